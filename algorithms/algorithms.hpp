@@ -2,7 +2,7 @@
 
 #include "plan/request.hpp"
 
-/// One constant a catalogue entry, each defined in the file of its family.
+/// The catalogue's algorithms, each defined in the file of its family.
 namespace strait::algorithms {
 
 extern const Algorithm one_hop;

@@ -1,7 +1,7 @@
 #include "algorithms.hpp"
 #include "builder.hpp"
 
-/// Dissemination: after the round of distance d a rank has heard of the 2d - 1 ranks before it.
+/// A dissemination barrier: after the round with distance d, a rank knows that the 2d - 1 ranks before it have entered.
 namespace strait::algorithms {
 namespace {
 

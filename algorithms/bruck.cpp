@@ -4,9 +4,9 @@
 #include "algorithms.hpp"
 #include "builder.hpp"
 
-/// Logarithmic algorithms for any number of ranks: at distance d = 1, 2, 4, ... rank r hears of what r + d knows. Block
-/// i below is the block of rank r + i. The reduce-scatter is the all-gather run backwards, as in PAT; its sums are
-/// rounded at every hop.
+/// Algorithms with a logarithmic number of exchanges, for any number of ranks: at distances d = 1, 2, 4, ... rank r
+/// gets what rank r + d has. Below, block i is the block of rank r + i. The reduce-scatter is the all-gather run
+/// backwards, as in PAT; its sums are rounded at every hop.
 namespace strait::algorithms {
 namespace {
 
@@ -30,7 +30,7 @@ void reduce_scatter(PlanBuilder& p, std::uint32_t ranks) {
   if (ranks == 1) p.reduce_final({input(0)}, {output(0)});
   for (std::uint32_t distance = std::bit_ceil(ranks) / 2; distance >= 1; distance /= 2)
     for (std::uint32_t i = 0; i < std::min(distance, ranks - distance); ++i) {
-      // A block has been added to if a larger distance reached it.
+      // A block is a partial sum in scratch if an exchange at a larger distance has added to it.
       const auto current = [&](std::uint32_t block) {
         for (std::uint32_t larger = 2 * distance; larger < ranks; larger *= 2)
           if (block < std::min(larger, ranks - larger)) return scratch(block);
@@ -45,8 +45,8 @@ void reduce_scatter(PlanBuilder& p, std::uint32_t ranks) {
     }
 }
 
-/// Block i travels the distances of the bits of i, lowest first. Until its first hop it lies in the input, after its
-/// last in the output, in between in scratch; in place it may not stay in the input.
+/// Block i travels the distances that are the bits of i, lowest first. It is in the input until its first hop (in place
+/// it cannot stay there), in scratch between hops, and in the output after its last hop.
 void all_to_all(PlanBuilder& p, const PlanRequest& request, std::uint32_t rank) {
   const std::uint32_t ranks = request.ranks;
   p.reserve(std::size_t{ranks} * (static_cast<std::size_t>(std::bit_width(ranks)) + 1));

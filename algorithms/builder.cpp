@@ -17,7 +17,8 @@ std::uint64_t hash_of(const SignalEnd& end) {
   return mix(mix(std::uint64_t{end.from} << 32 | end.to) + end.tag * 2u + (end.signals ? 1 : 0));
 }
 
-/// Plans of thousands of ranks have thousands of ends.
+/// Returns the index of an item, adding it if it is new; by hash, because plans for thousands of ranks have thousands
+/// of ends.
 template <class T>
 std::uint16_t find_or_add(std::vector<T>& items, std::unordered_multimap<std::uint64_t, std::uint16_t>& places,
                           T item) {
@@ -31,14 +32,14 @@ std::uint16_t find_or_add(std::vector<T>& items, std::unordered_multimap<std::ui
   return index;
 }
 
-/// Lane `lane` of `lanes` of an operand: its share of the chunk, and its own links.
+/// Moves an operand to lane `lane` of `lanes`: to that share of its chunk, and to that lane's links.
 void move_to_lane(Operand& operand, std::uint32_t lane, std::uint32_t lanes, std::size_t links) {
   operand.chunk = operand.chunk * lanes + lane;
   if (operand.kind == Operand::Kind::send || operand.kind == Operand::Kind::receive)
     operand.link = static_cast<std::uint16_t>(operand.link + lane * links);
 }
 
-/// Repeats the lanes of a plan `lanes` times. Chunk c becomes the chunks c * lanes ... in order.
+/// Repeats the lanes of a plan `lanes` times. Chunk c is divided into chunks c * lanes to c * lanes + lanes - 1.
 RankPlan spread(const RankPlan& plan, std::uint32_t lanes) {
   RankPlan wide = plan;
   wide.chunks_per_block *= lanes;
@@ -68,7 +69,7 @@ RankPlan spread(const RankPlan& plan, std::uint32_t lanes) {
   return wide;
 }
 
-/// What has no common chunks is not spread.
+/// Returns how often the lanes are repeated: once for collectives that have no chunks whose lengths all ranks know.
 std::uint32_t lanes_of(const PlanRequest& request) {
   const bool has_chunks = request.collective != Collective::all_to_all_v &&
                           request.collective != Collective::send_recv && request.collective != Collective::barrier;

@@ -10,8 +10,8 @@
 #include "plan/plan.hpp"
 #include "plan/request.hpp"
 
-/// The words in which algorithms are written. An algorithm describes one set of lanes; finish() repeats it for every
-/// lane of the request, each on its own share of every chunk.
+/// The functions with which algorithms are written. An algorithm describes one set of lanes; finish() repeats it for
+/// every lane of the request, each on its own share of every chunk.
 namespace strait::algorithms {
 
 using Operands = std::vector<Operand>;
@@ -21,7 +21,7 @@ inline Operand input(std::uint32_t chunk) { return {.buffer = Buffer::input, .ch
 inline Operand output(std::uint32_t chunk) { return {.buffer = Buffer::output, .chunk = chunk}; }
 inline Operand scratch(std::uint32_t chunk) { return {.buffer = Buffer::scratch, .chunk = chunk}; }
 
-/// For an algorithm's supports().
+/// Returns whether the collective is among `served`. For an algorithm's supports().
 inline bool is_one_of(std::initializer_list<Collective> served, Collective collective) {
   return std::find(served.begin(), served.end(), collective) != served.end();
 }
@@ -31,44 +31,44 @@ class PlanBuilder {
   PlanBuilder(std::string_view algorithm, const PlanRequest& request, std::uint32_t rank,
               std::uint32_t chunks_per_block = 1);
 
-  /// rank + distance, around the circle of ranks; a negative distance goes back.
+  /// Returns rank + distance, modulo the number of ranks. The distance may be negative.
   std::uint32_t around(std::int64_t distance) const;
-  /// Every rank but this one, starting with the next: so that peers are not all served in the same order.
+  /// Returns every rank but this one, starting with the next, so that ranks serve their peers in different orders.
   Ranks others() const;
-  /// The readers of a link from `writer` to all others, as receive() wants them: where links have one reader, this
-  /// rank.
+  /// Returns the readers of a link from `writer` to all others, in the form that receive() takes: only this rank if
+  /// each link has one reader.
   Ranks all_readers(std::uint32_t writer) const;
-  Ranks everyone() const;  ///< in rank order
+  Ranks everyone() const;  ///< all ranks, in order
 
-  /// How many steps this lane will have: of large plans, growing costs as much memory again.
+  /// Reserves memory for this lane's steps: growing a large plan takes as much memory again.
   void reserve(std::size_t steps) { plan_.lanes.back().steps.reserve(steps); }
 
-  /// The steps that follow go into another lane.
+  /// Starts another lane, into which the following steps go.
   void next_lane();
 
-  /// `destinations = source`, bit for bit.
+  /// Adds a step `destinations = source`, bit for bit.
   void copy(Operand source, Operands destinations);
   void copy(Operand source, Operand destination) { copy(source, Operands{destination}); }
-  /// `destinations = ` the sources combined in this order, some ranks' contributions still missing.
+  /// Adds a step `destinations = ` the sources combined in this order, if the sources lack some ranks' contributions.
   void reduce_partial(Operands sources, Operands destinations);
-  /// The same when the sources hold all contributions.
+  /// The same for sources that together have all contributions.
   void reduce_final(Operands sources, Operands destinations);
 
-  /// Destinations that bring a slice of `region` to all `readers`: one link where the request allows several readers,
-  /// else one for each.
+  /// Returns destinations that send a slice of `region` to all `readers`: one link if the request allows several
+  /// readers, otherwise a link for each.
   Operands send(Ranks readers, Operand region, std::uint16_t tag = 0);
-  /// The source at the other end of `send(readers, ...)` on rank `writer`.
+  /// Returns the source at the other end of `send(readers, ...)` on rank `writer`.
   Operand receive(std::uint32_t writer, Ranks readers, Operand region, std::uint16_t tag = 0);
   /// The same for a link whose only reader is this rank.
   Operand receive(std::uint32_t writer, Operand region, std::uint16_t tag = 0) {
     return receive(writer, {rank_}, region, tag);
   }
-  /// `operand` of rank `rank`, in place: local for this rank, else a peer operand.
+  /// Returns `operand` of rank `rank`, accessed directly: a local operand for this rank, otherwise a peer operand.
   Operand at(std::uint32_t rank, Operand operand) const;
 
-  /// The last step adds one to the signal (tag) to each of these ranks.
+  /// Makes the last step add one to the signal `tag` to each of these ranks.
   void signal(const Ranks& to, std::uint16_t tag);
-  /// The next step first takes one of the signal (tag) from each of these ranks.
+  /// Makes the next step first take one from the signal `tag` of each of these ranks.
   void wait(const Ranks& from, std::uint16_t tag);
 
   RankPlan finish();
@@ -85,11 +85,11 @@ class PlanBuilder {
   std::uint32_t lanes_;
   bool multicast_;
   std::vector<std::uint16_t> pending_waits_;
-  std::unordered_multimap<std::uint64_t, std::uint16_t> link_places_;    ///< by hash
-  std::unordered_multimap<std::uint64_t, std::uint16_t> signal_places_;  ///< likewise
+  std::unordered_multimap<std::uint64_t, std::uint16_t> link_places_;    ///< indices into the plan's links, by hash
+  std::unordered_multimap<std::uint64_t, std::uint16_t> signal_places_;  ///< indices into its signals, by hash
 };
 
-/// The numerics of algorithms that pass on partial sums: where nothing is added nothing is rounded.
+/// The numerics of algorithms that pass partial sums on. Collectives that do not reduce round nothing.
 inline Numerics rounded_sums(const PlanRequest& request) {
   return is_reduction(request.collective) ? Numerics::rounded : Numerics::rank_order;
 }

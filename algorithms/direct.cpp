@@ -1,12 +1,13 @@
 #include "algorithms.hpp"
 #include "builder.hpp"
 
-/// Direct algorithms: every byte travels straight from the rank that has it to the ranks that need it, and every sum is
+/// Direct algorithms: every byte goes straight from the rank that has it to the ranks that need it, and every sum is
 /// taken in rank order and rounded once.
 namespace strait::algorithms {
 namespace {
 
-/// The contributions of all ranks to `mine`, in rank order; those of others come over their links to `readers_of`.
+/// Returns the contributions of all ranks to `mine`, in rank order. Those of others come over their links to
+/// `readers_of`.
 template <class ReadersOf>
 Operands contributions(PlanBuilder& p, std::uint32_t rank, Operand mine, ReadersOf readers_of) {
   Operands sources;
@@ -65,7 +66,7 @@ RankPlan build_one_hop(const PlanRequest& request, std::uint32_t rank) {
 
 bool two_hop_supports(const PlanRequest& request) { return request.collective == Collective::all_reduce; }
 
-/// Chunk c belongs to rank c: all send it their part, it adds, and sends the sum to all.
+/// Rank c owns chunk c: all ranks send it their contributions, and it adds them up and sends the sum to all.
 RankPlan build_two_hop(const PlanRequest& request, std::uint32_t rank) {
   constexpr std::uint16_t sums = 1;
   PlanBuilder p("two_hop", request, rank, request.ranks);
@@ -83,7 +84,7 @@ bool direct_supports(const PlanRequest& request) {
   return is_one_of({reduce_scatter, all_to_all, scatter}, request.collective);
 }
 
-/// All blocks leave before any arrives, so that an all-to-all in place overwrites no block that is still to be sent.
+/// All blocks are sent before any is received, so an in-place all-to-all overwrites no block that is still to be sent.
 RankPlan build_direct(const PlanRequest& request, std::uint32_t rank) {
   PlanBuilder p("direct", request, rank);
   const bool has_blocks = request.collective != Collective::scatter || rank == request.root;

@@ -6,9 +6,9 @@
 namespace strait::algorithms {
 namespace {
 
-using Path = std::vector<std::uint32_t>;  ///< a rank's islands, coarsest first
+using Path = std::vector<std::uint32_t>;  ///< the islands of a rank, coarsest first
 
-/// How many ranks each island of a level has, islands named by their path; 0 if they differ.
+/// Returns the number of ranks in each island of a level, where islands are named by their path; 0 if sizes differ.
 std::uint32_t island_size(const std::vector<Path>& paths, std::size_t depth) {
   std::map<Path, std::uint32_t> sizes;
   for (const Path& path : paths) ++sizes[Path(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(depth))];
@@ -17,7 +17,7 @@ std::uint32_t island_size(const std::vector<Path>& paths, std::size_t depth) {
   return sizes.begin()->second;
 }
 
-/// Whether an island number stands for one path only.
+/// Returns whether each island number stands for a single path.
 bool is_nested(const std::vector<Path>& paths, std::size_t depth) {
   std::map<std::uint32_t, Path> path_of;
   for (const Path& path : paths) {
@@ -36,7 +36,7 @@ Grid grid_of(const PlanRequest& request) {
     for (std::size_t level = levels; level-- > 0;) paths[rank].push_back(request.shape.levels[level][rank]);
 
   Grid grid;
-  std::uint32_t inner = 1;  // ranks in an island of the level below
+  std::uint32_t inner = 1;  // number of ranks in an island of the next finer level
   for (std::size_t depth = levels + 1; depth-- > 0;) {
     const std::uint32_t size = island_size(paths, depth);
     if (size == 0) continue;

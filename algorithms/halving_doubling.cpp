@@ -4,8 +4,9 @@
 #include "algorithms.hpp"
 #include "builder.hpp"
 
-/// Recursive halving and doubling: log2(n) exchanges with partners at distances n/2 ... 1, then back. Ranks beyond the
-/// largest power of two fold into a lower rank first and are served by it last. Sums are rounded at every exchange.
+/// Recursive halving and doubling: log2(n) exchanges with partners at distances n/2 ... 1, and then back. A rank beyond
+/// the largest power of two is a guest of a lower rank, which first takes in its data and finally sends it the result.
+/// Sums are rounded at every exchange.
 namespace strait::algorithms {
 namespace {
 
@@ -45,7 +46,7 @@ class HalvingDoubling {
  private:
   bool has_guest(std::uint32_t host) const { return host + power_ < request_.ranks; }
 
-  /// The chunks that the ranks begin ... end - 1 stand for; of blocks, also those of their guests.
+  /// Returns the chunks for which the ranks begin ... end - 1 are responsible; of blocks, also those of their guests.
   Chunks held(std::uint32_t begin, std::uint32_t end) const {
     Chunks chunks;
     for (std::uint32_t rank = begin; rank < end; ++rank) {
@@ -55,8 +56,8 @@ class HalvingDoubling {
     return chunks;
   }
 
-  /// What this rank has of a chunk: its own input at first, then partial sums in the output or, where that is too
-  /// small, in scratch.
+  /// Where this rank has a chunk: first in its input; then, as a partial sum, in the output or, if that is too small,
+  /// in scratch.
   Operand partial(std::uint32_t chunk) const { return blocks_ ? scratch(chunk) : output(chunk); }
   Operand current(std::uint32_t chunk, bool untouched) const { return untouched ? input(chunk) : partial(chunk); }
 
@@ -86,7 +87,7 @@ class HalvingDoubling {
       p_.reduce_partial({input(chunk), p_.receive(guest, input(chunk))}, {partial(chunk)});
   }
 
-  /// Sends and receives take turns, so that one slot a link is enough.
+  /// Alternates sends and receives, so that one slot per link is enough.
   template <class Receive>
   void exchange(std::uint32_t partner, const Chunks& sends, bool sends_inputs, const Chunks& receives,
                 Receive receive) {
@@ -136,8 +137,8 @@ class HalvingDoubling {
 
   const PlanRequest& request_;
   std::uint32_t rank_;
-  std::uint32_t power_;  ///< the largest power of two that is no more than the ranks
-  bool blocks_;          ///< chunks are the ranks' blocks, else shares of one buffer
+  std::uint32_t power_;  ///< the largest power of two that does not exceed the number of ranks
+  bool blocks_;          ///< whether chunks are the ranks' blocks, otherwise shares of one buffer
   PlanBuilder p_;
 };
 

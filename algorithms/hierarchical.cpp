@@ -2,8 +2,8 @@
 #include "builder.hpp"
 #include "grid.hpp"
 
-/// Islands within islands, as a grid: every stage talks along one dimension of it. Sums go from the finest islands
-/// outwards, so that the narrowest links carry each sum once; copies come the other way. A sum is rounded once a level.
+/// Nested islands as a grid: every stage communicates along one dimension. Sums go from the finest islands outwards, so
+/// that the slowest links carry each sum once; copies go inwards. A sum is rounded once per level.
 namespace strait::algorithms {
 namespace {
 
@@ -46,17 +46,17 @@ class Hierarchy {
   static constexpr std::uint16_t sums = 0;
   static constexpr std::uint16_t copies = 1;
 
-  /// A point's chunk: of blocks the block of its rank.
+  /// Returns the chunk of a point. If chunks are blocks, it is the block of the point's rank.
   std::uint32_t chunk_of(std::uint32_t point) const { return blocks_ ? grid_.rank_of[point] : point; }
 
-  /// Whether two points differ in no dimension from `begin` to `end` - 1.
+  /// Returns whether two points are equal in the dimensions from `begin` to `end` - 1.
   bool agree(std::uint32_t a, std::uint32_t b, std::size_t begin, std::size_t end) const {
     for (std::size_t d = begin; d < end; ++d)
       if (grid_.coordinate(a, d) != grid_.coordinate(b, d)) return false;
     return true;
   }
 
-  /// The other points of a point's row along a dimension, starting behind it.
+  /// Returns the other points of a point's row along a dimension, starting with the one behind it.
   std::vector<std::uint32_t> row(std::uint32_t point, std::size_t dimension) const {
     std::vector<std::uint32_t> row;
     for (std::uint32_t k = 1; k < grid_.sizes[dimension]; ++k)
@@ -75,7 +75,8 @@ class Hierarchy {
     const bool last = d + 1 == grid_.sizes.size();
     const auto partial = [&](std::uint32_t chunk) { return blocks_ ? scratch(chunk) : output(chunk); };
     for (std::uint32_t point = 0; point < request_.ranks; ++point) {
-      if (!agree(point, me_, 0, d + 1)) continue;  // mine at this stage; its row brings what I send to others
+      // Only chunks that stay here; their rows along d have those sent to others.
+      if (!agree(point, me_, 0, d + 1)) continue;
       for (const std::uint32_t other : row(me_, d)) {
         const std::uint32_t theirs = chunk_of(grid_.moved(point, d, grid_.coordinate(other, d)));
         p_.copy(first ? input(theirs) : partial(theirs), p_.send({grid_.rank_of[other]}, input(theirs), sums));
@@ -106,7 +107,7 @@ class Hierarchy {
     }
   }
 
-  /// A rank hears along the first dimension in which it differs from the root and tells the dimensions before.
+  /// A rank receives along the first dimension in which it differs from the root, and sends along the earlier ones.
   void broadcast() {
     const std::uint32_t root = grid_.point_of[request_.root];
     std::size_t heard = 0;
@@ -122,8 +123,9 @@ class Hierarchy {
     p_.copy(p_.receive(grid_.rank_of[from], row_ranks(from, heard), output(0), copies), destinations);
   }
 
-  /// Place q holds the block for point q at first and the one from point q at last; the stage of dimension d exchanges
-  /// along that coordinate of q. Blocks wait in scratch between the stages, in place also before.
+  /// Place q first holds the block for point q, and finally the block from point q. Stage d exchanges places along
+  /// coordinate d of q. Between the stages blocks are kept in scratch, and in an in-place call also before the first
+  /// stage.
   void all_to_all() {
     const std::size_t dimensions = grid_.sizes.size();
     if (!request_.in_place) p_.copy(input(rank_), output(rank_));
@@ -150,8 +152,8 @@ class Hierarchy {
   const PlanRequest& request_;
   std::uint32_t rank_;
   Grid grid_;
-  std::uint32_t me_;  ///< this rank's point
-  bool blocks_;       ///< chunks are the ranks' blocks, else shares of one buffer
+  std::uint32_t me_;  ///< point of this rank
+  bool blocks_;       ///< whether chunks are the ranks' blocks, otherwise shares of one buffer
   PlanBuilder p_;
 };
 

@@ -4,24 +4,25 @@
 #include "algorithms.hpp"
 #include "builder.hpp"
 
-/// Two levels, whatever the sizes of the islands: of every chunk one member of an island, its leader, trades with the
-/// other islands for all of them. So each island sends and receives a chunk once, however many it has. Leaders change
-/// from chunk to chunk, and islands add, leave and spread in lanes of their own. A sum is rounded once more than that
-/// of a direct plan.
+/// Two levels, for islands of any sizes. For every chunk one member of each island, its leader, exchanges data with the
+/// other islands on behalf of all members. So each island sends and receives a chunk once, however many members it has.
+/// Leaders differ from chunk to chunk. Adding within islands, adding across islands and spreading results have separate
+/// lanes. A sum is rounded once more than in a direct plan.
 namespace strait::algorithms {
 namespace {
 
-constexpr std::uint16_t to_leader = 0;  ///< within the island
-constexpr std::uint16_t partials = 1;   ///< between islands
-constexpr std::uint16_t results = 2;    ///< between islands
+constexpr std::uint16_t to_leader = 0;  ///< contributions, within the island
+constexpr std::uint16_t partials = 1;   ///< sums of islands, between islands
+constexpr std::uint16_t results = 2;    ///< results, between islands
 constexpr std::uint16_t from_leader = 3;
-constexpr std::uint16_t from_home = 4;  ///< within the island of the rank that has the result of a chunk first
+constexpr std::uint16_t from_home = 4;  ///< from the home of a chunk, within its island
 
-/// The signals of a rank to itself.
+/// Signals from a rank to itself.
 constexpr std::uint16_t island_added = 0;
 constexpr std::uint16_t all_added = 1;
 
-/// Every leader has a link to every rank beyond its island. Larger machines have equal islands, and `hierarchical`.
+/// The limit exists because every leader has a link to every rank outside its island. Larger machines have equal
+/// islands, and use `hierarchical`.
 constexpr std::uint32_t most_ranks = 32;
 
 std::vector<Ranks> islands_of(const PlanRequest& request) {
@@ -65,14 +66,14 @@ class MultiLeader {
   }
 
  private:
-  /// Chunks are the ranks' blocks, else shares of one buffer.
+  /// Returns the number of chunks in a block. Chunks are the ranks' blocks, or shares of one buffer.
   std::uint32_t chunks() const {
     const bool blocks =
         request_.collective == Collective::all_gather || request_.collective == Collective::reduce_scatter;
     return blocks ? 1 : request_.ranks;
   }
 
-  /// Who has the result of a chunk first: who adds it up, or whose it is.
+  /// Returns the rank that first has the result of a chunk: the one that adds it up, or the owner of the data.
   std::uint32_t home(std::uint32_t chunk) const {
     return request_.collective == Collective::broadcast ? request_.root : chunk;
   }
@@ -82,7 +83,7 @@ class MultiLeader {
     return has_home ? home(chunk) : island[chunk % island.size()];
   }
 
-  /// The leaders of the islands that do not have the chunk's home.
+  /// Returns the leaders of a chunk in the islands that do not contain its home.
   Ranks leaders(std::uint32_t chunk) const {
     Ranks leaders;
     for (const Ranks& island : islands_)
@@ -90,15 +91,15 @@ class MultiLeader {
     return leaders;
   }
 
-  /// The others of this rank's island.
+  /// Returns the members of this rank's island except `of`.
   Ranks neighbours(std::uint32_t of) const {
     Ranks neighbours = *mine_;
     std::erase(neighbours, of);
     return neighbours;
   }
 
-  /// All chunks in the order in which everybody of the island takes them; islands start at different ones, but for
-  /// those that come from one rank.
+  /// Returns all chunks in the order in which all members of the island process them. Islands start at different
+  /// chunks, unless all chunks come from one rank.
   Ranks order() const {
     Ranks order = p_.everyone();
     if (request_.collective == Collective::broadcast) return order;
@@ -107,10 +108,10 @@ class MultiLeader {
   }
 
   bool alone() const { return mine_->size() == 1; }
-  /// The result of the chunk that this rank adds up.
+  /// Returns where the result of the chunk that this rank adds up belongs.
   Operand own_sum() const { return output(request_.collective == Collective::reduce_scatter ? 0 : rank_); }
 
-  /// What all of this island have of a chunk, this rank's part in place.
+  /// Returns the contributions of this island to a chunk; this rank's own one is read from its input.
   Operands island_inputs(std::uint32_t chunk) {
     Operands sources;
     for (const std::uint32_t member : *mine_)
@@ -118,7 +119,7 @@ class MultiLeader {
     return sources;
   }
 
-  /// The sum of the own chunk waits in the output for the other islands' sums.
+  /// Adds within the island. The island's sum of this rank's own chunk waits in the output for those of other islands.
   void add_in_island() {
     for (const std::uint32_t chunk : order()) {
       const std::uint32_t leads = leader(*mine_, chunk);
@@ -153,7 +154,7 @@ class MultiLeader {
     if (request_.collective == Collective::all_reduce && !alone()) p_.signal({rank_}, all_added);
   }
 
-  /// All-gather and broadcast: what is this rank's alone, to the neighbours and the leaders of other islands.
+  /// All-gather and broadcast: sends this rank's own data to its neighbours and to the leaders of other islands.
   void send_own() {
     const bool gathers = request_.collective == Collective::all_gather;
     for (std::uint32_t chunk = 0; chunk < request_.ranks; ++chunk) {

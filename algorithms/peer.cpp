@@ -1,8 +1,8 @@
 #include "algorithms.hpp"
 #include "builder.hpp"
 
-/// Direct algorithms on peers' own buffers: one copy where links need two. A rank tells that it has entered, so that
-/// its buffers may be touched, and leaves when all who touched them are done.
+/// Direct algorithms that access peers' buffers: one copy, whereas links need two. A rank signals that it has entered,
+/// so that its buffers may be accessed, and leaves when all ranks that access them are done.
 namespace strait::algorithms {
 namespace {
 
@@ -10,7 +10,7 @@ constexpr std::uint16_t entered = 0;
 constexpr std::uint16_t done = 1;
 constexpr std::uint16_t reduced = 2;
 
-/// Every rank's contribution to `chunk` of the input, in rank order.
+/// Returns every rank's contribution to `chunk` of the input, in rank order.
 Operands contributions(const PlanBuilder& p, std::uint32_t chunk) {
   Operands sources;
   for (const std::uint32_t from : p.everyone()) sources.push_back(p.at(from, input(chunk)));
@@ -24,7 +24,7 @@ bool pull_supports(const PlanRequest& request) {
   return !is_one_of({all_to_all_v, send_recv, barrier}, request.collective) && has_peers(request);
 }
 
-/// The collectives without a root. In place, what peers still read is overwritten only when they are done.
+/// The collectives without a root. In place, data that peers read is overwritten only after they are done.
 RankPlan pull_everywhere(const PlanRequest& request, std::uint32_t rank) {
   PlanBuilder p("peer_one_hop", request, rank);
   const bool gathers = request.collective == Collective::all_gather;
@@ -48,7 +48,7 @@ RankPlan pull_everywhere(const PlanRequest& request, std::uint32_t rank) {
   return p.finish();
 }
 
-/// Reduce and gather: the root reads all.
+/// Reduce and gather: the root reads the buffers of all others.
 RankPlan pull_to_root(const PlanRequest& request, std::uint32_t rank) {
   PlanBuilder p("peer_one_hop", request, rank);
   if (rank != request.root) {
@@ -65,7 +65,7 @@ RankPlan pull_to_root(const PlanRequest& request, std::uint32_t rank) {
   return p.finish();
 }
 
-/// Broadcast and scatter: all read the root.
+/// Broadcast and scatter: all others read the root's buffer.
 RankPlan pull_from_root(const PlanRequest& request, std::uint32_t rank) {
   PlanBuilder p("peer_one_hop", request, rank);
   const std::uint32_t chunk = request.collective == Collective::scatter ? rank : 0;
@@ -98,8 +98,8 @@ bool two_hop_supports(const PlanRequest& request) {
   return request.collective == Collective::all_reduce && has_peers(request);
 }
 
-/// Chunk c belongs to rank c, which adds it in one lane; the other lane fetches the sums of others, so that the next
-/// slice is added while this one is fetched.
+/// Rank c adds up chunk c, in one lane. The other lane fetches the sums of other ranks, so that the next slice is added
+/// while this one is fetched.
 RankPlan build_two_hop(const PlanRequest& request, std::uint32_t rank) {
   PlanBuilder p("peer_two_hop", request, rank, request.ranks);
   p.signal(p.others(), entered);
@@ -137,8 +137,8 @@ RankPlan push_from_root(const PlanRequest& request, std::uint32_t rank) {
   return p.finish();
 }
 
-/// Writes into the outputs of all who need the result. Of chunk c of anyone's input only rank c reads, and only rank c
-/// writes that chunk of the outputs: it may be the same memory.
+/// Writes into the outputs of all ranks that need the result. Only rank c reads chunk c of any input, and only rank c
+/// writes chunk c of any output, so these may be the same memory.
 RankPlan build_push(const PlanRequest& request, std::uint32_t rank) {
   if (request.collective == Collective::broadcast) return push_from_root(request, rank);
   const bool sums = is_reduction(request.collective);

@@ -1,8 +1,9 @@
 #include "algorithms.hpp"
 #include "builder.hpp"
 
-/// What has a count of its own for every pair of ranks: groups of sends and receives, and all-to-all-v. One lane for
-/// each peer and direction, so that no pair waits for another; rounds rank + k, rank - k.
+/// Operations with a separate count for every pair of ranks: groups of sends and receives, and all-to-all-v. Each peer
+/// and direction has its own lane, so that no pair waits for another. In round k a rank sends to rank + k and receives
+/// from rank - k.
 namespace strait::algorithms {
 namespace {
 
@@ -10,8 +11,8 @@ bool supports(const PlanRequest& request) {
   return request.collective == Collective::send_recv || request.collective == Collective::all_to_all_v;
 }
 
-/// The chunks that this rank sends to (or receives from) a peer, in order. The i-th send that was posted is chunk i of
-/// the input, the i-th receive chunk i of the output.
+/// Returns the chunks that this rank sends to (or receives from) a peer, in order. The i-th posted send is chunk i of
+/// the input, the i-th posted receive is chunk i of the output.
 std::vector<std::uint32_t> chunks_of(const PlanRequest& request, bool sends, std::uint32_t peer) {
   if (request.collective == Collective::all_to_all_v) return {peer};
   std::vector<std::uint32_t> chunks;

@@ -1,8 +1,8 @@
 #include "algorithms.hpp"
 #include "builder.hpp"
 
-/// Rings: every rank talks to its two neighbours only, each link carries every byte once. A sum is rounded at every hop
-/// (elements travel, not accumulators) and starts behind its owner, so its order differs from chunk to chunk.
+/// Rings: every rank talks only to its two neighbours, and each link carries every byte once. A sum is rounded at every
+/// hop (elements travel, not accumulators) and starts at the rank after its owner, so its order differs between chunks.
 namespace strait::algorithms {
 namespace {
 
@@ -11,8 +11,8 @@ bool supports(const PlanRequest& request) {
   return is_one_of({all_reduce, all_gather, reduce_scatter, broadcast, reduce}, request.collective);
 }
 
-/// Messages to the next rank in order of sending. Two links take turns, for with one link of one slot every rank would
-/// wait for the next to take its message before taking one itself.
+/// The messages to the next rank, in order. They alternate between two links: with one link of one slot every rank
+/// would wait for the next one to take its message before it takes one itself.
 class Ring {
  public:
   Ring(PlanBuilder& builder) : p_(builder) {}
@@ -25,7 +25,7 @@ class Ring {
   std::uint16_t received_ = 0;
 };
 
-/// The sum of chunk `rank` comes to `result`; and to the next rank if it `goes_on`.
+/// Puts the sum of chunk `rank` into `result`, and sends it to the next rank if `goes_on`.
 void reduce_scatter(PlanBuilder& p, Ring& ring, std::uint32_t ranks, Operand result, bool goes_on) {
   p.copy(input(p.around(-1)), ring.send(input(p.around(-1))));
   for (std::uint32_t hop = 1; hop < ranks; ++hop) {
@@ -51,7 +51,7 @@ void all_gather(PlanBuilder& p, Ring& ring, std::uint32_t ranks) {
   }
 }
 
-/// Broadcast and reduce: the ring is cut at the root.
+/// Broadcast and reduce use the ring as a chain, cut at the root.
 void chain(PlanBuilder& p, Ring& ring, const PlanRequest& request, std::uint32_t rank) {
   const std::uint32_t distance = (rank + request.ranks - request.root) % request.ranks;
   if (request.collective == Collective::broadcast) {

@@ -1,9 +1,9 @@
 #include "algorithms.hpp"
 #include "builder.hpp"
 
-/// For machines whose ranks meet in host memory: every byte is written there once and read by all who need it, and
-/// writing, adding and reading have lanes of their own, so that the wires up and down are busy together. Sums are taken
-/// by the owner of a chunk in rank order and rounded once.
+/// For machines whose ranks exchange data through host memory: every byte is written there once and read by all ranks
+/// that need it. Writing, adding and reading have separate lanes, so that links carry data in both directions at the
+/// same time. The owner of a chunk takes the sum in rank order, rounded once.
 namespace strait::algorithms {
 namespace {
 

@@ -4,9 +4,9 @@
 #include "algorithms.hpp"
 #include "builder.hpp"
 
-/// Two complementary binary trees, each for one half of the data: a rank that is inside one tree is a leaf of the
-/// other, so every rank's links are used alike. The root stands above both. Sums are rounded at every hop (elements
-/// travel, not accumulators), children in order of their place in the tree.
+/// Two complementary binary trees, each for one half of the data: a rank that is an inner node of one tree is a leaf of
+/// the other, so every rank's links carry the same load. The root of the call is above both trees. Sums are rounded at
+/// every hop (elements travel, not accumulators); children are added in order of their places in the tree.
 namespace strait::algorithms {
 namespace {
 
@@ -15,14 +15,14 @@ bool supports(const PlanRequest& request) {
          request.collective == Collective::reduce;
 }
 
-/// One of the two trees, as a rank sees it. Places 1..n-1 are numbered in order (left subtree, node, right subtree);
-/// place 0 is the root.
+/// One of the two trees, as seen by a rank. Places 1..n-1 are numbered in order (left subtree, node, right subtree).
+/// Place 0 is the root of the call.
 class Tree {
  public:
   Tree(const PlanRequest& request, std::uint32_t rank, std::uint32_t which) : request_(request), which_(which) {
     const std::uint32_t mine = place_of(rank);
     if (mine != 0) parent_ = parent_place(mine);
-    // A parent is a power of two away; children in order of their places.
+    // The distance to a parent is a power of two. Children are listed in order of their places.
     std::uint32_t bit = std::bit_ceil(request.ranks);
     for (; bit > 0; bit /= 2)
       if (mine > bit && parent_place(mine - bit) == mine) children_.push_back(rank_at(mine - bit));
@@ -34,7 +34,8 @@ class Tree {
   const Ranks& children() const { return children_; }
 
  private:
-  /// The second tree is the first one mirrored, or shifted where mirroring would keep the leaves leaves.
+  /// Returns a rank's place. The second tree is the first one mirrored, or shifted if mirroring would map leaves to
+  /// leaves.
   std::uint32_t place_of(std::uint32_t rank) const {
     const std::uint32_t last = request_.ranks - 1;
     const std::uint32_t distance = (rank + request_.ranks - request_.root) % request_.ranks;

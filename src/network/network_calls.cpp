@@ -11,27 +11,27 @@ namespace {
 
 using kernels::Flow;
 
-/// Of a collective: so many, if its rounds are not too short, so that what the GPU, the network and the GPU again do
-/// for neighbouring rounds goes on at the same time. More than there are lanes, which are no more than that unless
-/// somebody says so, only take longer.
+/// The number of rounds of a collective, unless they would be too short: so that the copy from the GPU, the network
+/// transfer and the copy to the GPU of neighbouring rounds overlap. More rounds only take longer (by default there are
+/// no more lanes than this).
 constexpr std::size_t good_rounds = 8;
 constexpr std::size_t short_round_bytes = 128 << 10;
-/// Of a message.
+/// The length of a message's stripes, at least.
 constexpr std::size_t least_stripe_bytes = 128 << 10;
-/// What a rank has for itself: less is copied by the kernel, or goes along with the others' messages, which costs less
-/// than a copy more.
+/// Data that a rank sends to itself: shorter data is copied by the kernel, or travels with the messages to others,
+/// which costs less than a separate copy.
 constexpr std::size_t least_copy_bytes = 64 << 10;
 constexpr std::size_t grain_bytes = 16;
-/// That fill a link to the host.
+/// The number of blocks that saturates a link to the host.
 constexpr std::uint32_t most_blocks = 4;
-/// Of messages (network_messages.cuh).
+/// The number of flows that a block serves in a launch of messages (network_messages.cuh).
 constexpr std::uint32_t flows_of_a_block = 32;
 static_assert(kernels::max_flows <= flows_of_a_block * most_blocks);
 
 std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 std::size_t round_down(std::size_t value, std::size_t unit) { return value / unit * unit; }
 
-/// Pieces begin with an element, and those of a call in a wire format with a block.
+/// Returns the unit of piece sizes. Pieces begin with a whole element, and in a wire format with a whole block.
 std::size_t grain(const Call& call) {
   return call.wire == WireFormat::off ? grain_bytes : std::size_t{wire::block_elements} * size_bytes(call.type);
 }
@@ -40,7 +40,7 @@ std::byte* element_at(const void* buffer, std::size_t element, DataType type) {
   return const_cast<std::byte*>(static_cast<const std::byte*>(buffer)) + element * size_bytes(type);
 }
 
-/// The block of that number among those that a call has one after the other, or at its offsets.
+/// Returns the offset of a block: the given one, or without `offsets` that among consecutive blocks.
 std::size_t offset_of(std::size_t block, std::size_t count, const std::vector<std::size_t>& offsets) {
   return offsets.empty() ? block * count : offsets[block];
 }
@@ -48,7 +48,7 @@ std::size_t offset_of(std::size_t block, std::size_t count, const std::vector<st
 void add_copy(const void* from, void* to, std::size_t bytes, std::vector<NetworkLaunch::Copy>& copies) {
   if (to != from) copies.push_back({static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes});
 }
-/// What stays with the rank.
+/// Records a copy of data that stays with the rank, which the kernel makes if it is short.
 void keep(const void* from, void* to, std::size_t bytes, NetworkLaunch& launch) {
   if (bytes >= least_copy_bytes) return add_copy(from, to, bytes, launch.copies);
   if (to != from) launch.kept = {static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes};
@@ -100,7 +100,7 @@ std::vector<NetworkLaunch> NetworkCalls::launches_of(const IslandStep& step) con
 std::uint32_t NetworkCalls::blocks_for(const NetworkLaunch& launch, std::uint32_t max_sms) {
   const std::uint32_t most = max_sms == no_sms ? 1 : max_sms == 0 ? most_blocks : std::min(max_sms, most_blocks);
   const auto flows = static_cast<std::uint32_t>(launch.flows.size());
-  if (launch.call.collective == Collective::send_recv)  // each flow is one block's
+  if (launch.call.collective == Collective::send_recv)  // each flow belongs to one block
     return std::max(std::min(flows, most), (flows + flows_of_a_block - 1) / flows_of_a_block);
   std::size_t sent_bytes = 0, received_bytes = 0;
   for (const Flow& flow : launch.flows)
@@ -118,12 +118,12 @@ Flow NetworkCalls::flow(const void* data, std::size_t elements, const Call& call
   return flow;
 }
 
-/// How often a block's bytes must fit into a slot: for a residual, which is each rank's own matter, up to three times.
+/// Returns the room for a block, in block lengths: up to three in a wire format, as any rank may have a residual.
 std::size_t room_of(const Call& call) {
   return call.wire == WireFormat::off ? 1 : 1 + sizeof(float) / size_bytes(call.type);
 }
 
-/// Of rounds of one length, but for the last one. All parts of a call have the same, of which each is so many.
+/// Returns the length of all rounds but the last one. All parts of a call have the same, and consist of whole rounds.
 std::size_t NetworkCalls::piece_of_rounds(const Call& call, const Part& part) const {
   const bool has_blocks = call.collective == Collective::all_gather || call.collective == Collective::reduce_scatter;
   const std::size_t together = has_blocks ? hosts_.size() : 1;
@@ -138,13 +138,13 @@ std::size_t NetworkCalls::piece_of_rounds(const Call& call, const Part& part) co
   return each / std::clamp<std::size_t>(std::bit_ceil((each + most - 1) / most), 1, IslandStep::parts_grain);
 }
 
-/// All flows of a call have one length.
+/// Cuts a call into rounds. All its flows have one length.
 NetworkLaunch NetworkCalls::in_rounds(const Call& call, const Part& part, std::vector<Flow> flows) const {
   const std::size_t piece = piece_of_rounds(call, part), first_bytes = part.first * size_bytes(call.type);
   for (Flow& each : flows) {
     each.piece_bytes = static_cast<std::uint32_t>(piece);
     if (part.whole != 0) each.bytes = part.whole * size_bytes(call.type);
-    each.data -= first_bytes;  // where it would begin
+    each.data -= first_bytes;  // where the whole call's data would begin
   }
   NetworkLaunch launch;
   launch.call.rounds = kernels::pieces_of(flows.front());
@@ -165,7 +165,7 @@ NetworkLaunch NetworkCalls::in_rounds(const Call& call, const Part& part, std::v
   return launch;
 }
 
-/// There and back, behind the blocks in the slots. Its own blocks lie one after the other in each part of a call.
+/// Adds flows for the residual, to the slots and back, behind the data. Its blocks are consecutive in each part.
 void NetworkCalls::add_residual(const Call& call, const Part& part, NetworkLaunch& launch) const {
   const Flow& sent = launch.flows.front();
   const bool has_blocks = call.collective == Collective::reduce_scatter;
@@ -192,7 +192,7 @@ std::vector<NetworkLaunch> NetworkCalls::across(const Call& call, const Part& pa
   if (call.count == 0) return {};
   const bool is_root = call.root == host_;
   std::vector<Flow> flows;
-  std::byte* own = nullptr;  // where this rank's block goes
+  std::byte* own = nullptr;  // destination of this rank's own block
   const auto add_block = [&](std::size_t host, const void* buffer, const std::vector<std::size_t>& offsets,
                              bool sends) {
     const std::byte* const block = element_at(buffer, offset_of(host, call.count, offsets), call.type);
@@ -232,7 +232,7 @@ std::vector<NetworkLaunch> NetworkCalls::across(const Call& call, const Part& pa
   return {std::move(launch)};
 }
 
-/// Blocks of several lengths: each host's is reduced to it, or goes from it to the others.
+/// Blocks of different lengths: each one is reduced to its host, or broadcast from its host.
 std::vector<NetworkLaunch> NetworkCalls::for_each_host(const Call& call) const {
   const bool reduces = call.collective == Collective::reduce_scatter;
   Launches launches;
@@ -251,7 +251,7 @@ std::vector<NetworkLaunch> NetworkCalls::for_each_host(const Call& call) const {
   return launches;
 }
 
-/// All of it, which is short.
+/// Makes a single round of a short call.
 std::vector<NetworkLaunch> NetworkCalls::in_one_round(const Call& call) const {
   const BufferSizes sizes = buffer_sizes(call, rank_, ranks_);
   NetworkLaunch launch;
@@ -277,7 +277,7 @@ std::vector<NetworkLaunch> NetworkCalls::in_one_round(const Call& call) const {
   return {std::move(launch)};
 }
 
-/// What goes from rank to rank, by its lengths; 0: it does not go this way.
+/// Makes messages of blocks that go from rank to rank, with the call's counts; 0: the block is not exchanged here.
 std::vector<NetworkLaunch> NetworkCalls::exchange(const Call& call) const {
   std::vector<Call> messages;
   const auto add = [&](std::uint32_t peer, bool sends, std::size_t offset, std::size_t count) {
@@ -301,7 +301,7 @@ std::vector<NetworkLaunch> NetworkCalls::exchange(const Call& call) const {
   return launches_of_messages(messages);
 }
 
-/// Out of `messages`. The nth send to itself goes where the nth receive says, of the same length (check_own_messages).
+/// Takes them out of `messages`. The nth send to itself goes to the nth receive, of equal length (check_own_messages).
 std::vector<NetworkLaunch::Copy> NetworkCalls::take_long_own(std::vector<Call>& messages) const {
   std::vector<NetworkLaunch::Copy> copies;
   std::vector<const Call*> sends, receives;
@@ -320,8 +320,8 @@ std::vector<NetworkLaunch> NetworkCalls::launches_of_messages(std::span<const Ca
   std::vector<Call> messages(given.begin(), given.end());
   std::vector<NetworkLaunch::Copy> copies = take_long_own(messages);
   struct Place {
-    std::uint32_t apart;  ///< how many ranks lie between the two, whichever is the sender
-    std::uint32_t nth;    ///< of the messages from one to the other
+    std::uint32_t apart;  ///< cyclic distance between the two ranks, whichever is the sender
+    std::uint32_t nth;    ///< number among the messages from one to the other
     const Call* message;
   };
   std::vector<Place> places;
@@ -335,8 +335,8 @@ std::vector<NetworkLaunch> NetworkCalls::launches_of_messages(std::span<const Ca
                    [](const Place& a, const Place& b) { return std::tie(a.apart, a.nth) < std::tie(b.apart, b.nth); });
   Launches launches;
   for (auto next = places.begin(); next != places.end();) {
-    // What is of one place waits for nothing but its own kind at the other ends, and may lie where what goes the other
-    // way does: it goes together.
+    // Messages with the same distance and number wait only for such messages of other ranks, and a receive may
+    // overwrite a send's buffer. So they go together.
     std::vector<Flow> flows;
     for (const auto [apart, nth, first] = *next; next != places.end() && next->apart == apart && next->nth == nth;
          ++next)
@@ -358,7 +358,7 @@ std::vector<NetworkLaunch> NetworkCalls::launches_of_messages(std::span<const Ca
   return launches;
 }
 
-/// Of an exchange in place.
+/// For exchanges in place: lets a receive that overwrites a send wait for it.
 void NetworkCalls::heed_places(std::vector<Flow>& flows) {
   for (Flow& each : flows) {
     if (each.sends) continue;
@@ -370,7 +370,7 @@ void NetworkCalls::heed_places(std::vector<Flow>& flows) {
   }
 }
 
-/// The first stripe's lane is the pair's, whatever the length: there both ends compare the lengths.
+/// The first stripe's lane depends only on the pair of ranks, so that there both ends can compare the lengths.
 void NetworkCalls::add_stripes(const Call& message, std::vector<Flow>& flows) const {
   const Flow whole = flow(message.sends ? message.send : message.receive, message.count, message, message.sends);
   const std::size_t stripes = std::clamp<std::size_t>(whole.bytes / least_stripe_bytes, 1, most_stripes_);

@@ -19,13 +19,13 @@ using kernels::Flow;
 using kernels::NetworkCall;
 using kernels::NetworkWords;
 
-/// Longer than what a GPU takes to its next step where all is well, and not so long that many ranks' threads would take
-/// the cores of what the program does between calls.
+/// How long a thread polls before it naps: longer than a GPU takes to its next step if all is well, but not so long
+/// that the threads of many ranks take cores from what the program does between calls.
 constexpr auto spin = std::chrono::microseconds(200);
 constexpr auto shortest_nap = std::chrono::microseconds(30), longest_nap = std::chrono::microseconds(300);
 constexpr int looks_between_clocks = 64;
 
-/// What the streams have sent is on its way. All together have the time that one has.
+/// Sends what the streams have put on its way. All proxies together have the time that one has.
 void finish_all(const std::vector<const NetworkProxy*>& proxies) {
   const auto deadline = Deadline::after_ms(NetworkProxy::longest_finish_ms);
   for (const NetworkProxy* proxy : proxies) proxy->finish(deadline);
@@ -39,7 +39,7 @@ void write(NetworkWords::Word& word, std::uint64_t value) {
 
 }  // namespace
 
-/// The rings of some of a call's messages.
+/// The ring buffers of those messages of a call that one lane carries.
 class NetworkProxy::Pieces final : public MessagePieces {
  public:
   Pieces(const Setup& setup, const Described& described, const std::vector<std::size_t>& places)
@@ -87,7 +87,7 @@ void NetworkProxy::end() {
   threads_.clear();
 }
 
-/// An awaited call is the last one that has been described as long as its kernel runs.
+/// A kernel that awaits data runs until its call is done, so its call is the last one described.
 bool NetworkProxy::is_idle() const {
   const std::uint64_t done = read(setup_.words->calls_done), posted = read(setup_.words->posted);
   return posted == done || (posted == done + 1 && setup_.words->description_of(done).call.is_awaited);
@@ -124,7 +124,7 @@ void NetworkProxy::lead() {
       return carry_out_together();
     });
     if (!done) {
-      if (!stopping_) setup_.fail(done.error());  // else what was left was that other lanes are through
+      if (!stopping_) setup_.fail(done.error());  // else only the wait for the other lanes has ended early
       return;
     }
     write(setup_.words->calls_done, ++calls_);
@@ -146,7 +146,7 @@ void NetworkProxy::help(std::uint32_t lane) {
   }
 }
 
-/// Right after the last one, and then when one is expected.
+/// Polls for a while after the last call; then sleeps until a call is expected, and polls for it.
 bool NetworkProxy::await_call() {
   const auto is_posted = [this] { return read(setup_.words->posted) > calls_; };
   for (const auto began = Clock::now(); Clock::now() - began < spin && !stopping_; setup_.take_in(0, now_.call.among))
@@ -176,7 +176,7 @@ bool NetworkProxy::await(Condition&& condition, Beside&& beside) const {
   }
 }
 
-/// What the kernel has described.
+/// Reads the next call as its kernel has described it.
 void NetworkProxy::hear() {
   const NetworkWords::Description& description = setup_.words->description_of(calls_);
   for (std::size_t place = 0; place < now_.flows.size(); ++place)
@@ -186,8 +186,8 @@ void NetworkProxy::hear() {
   now_.flows.assign(description.flows, description.flows + now_.call.flow_count);
 }
 
-/// The first thread does alone what is one lane's: nobody is woken for a call of one round, or for short messages of
-/// two ranks.
+/// The first thread alone carries out what only one lane has to do, so that no other thread is woken for a call of one
+/// round or for short messages between two ranks.
 Status NetworkProxy::carry_out_together() {
   const std::uint32_t lane = now_.flows.empty() ? 0 : now_.flows.front().lane;
   const auto is_others = [lane](const Flow& flow) { return flow.lane != lane; };
@@ -222,7 +222,7 @@ Status NetworkProxy::carry_out(std::uint32_t lane) {
   return {};
 }
 
-/// Lanes finish rounds in any order; the kernel hears of those that have no unfinished one before them.
+/// Lanes finish rounds in any order. The kernel is told of rounds that have no unfinished one before them.
 void NetworkProxy::finish_round(std::uint64_t round) {
   const std::lock_guard lock(finishing_);
   finished_[round % finished_.size()] = true;
@@ -230,7 +230,8 @@ void NetworkProxy::finish_round(std::uint64_t round) {
   write(setup_.words->rounds_done, rounds_);
 }
 
-/// To where the kernel takes what becomes of it.
+/// Copies a round's residual from the slot that the kernel has filled to the one from which it will take the new
+/// residual. Returns the copy.
 float* NetworkProxy::bring_residual(std::uint64_t round, std::size_t count) const {
   const auto in_slot = [&](bool sends) {
     return setup_.slots + kernels::network_slot(round, sends, setup_.slot_bytes) + now_.call.residual_offset;
@@ -255,7 +256,7 @@ Call NetworkProxy::call_of_round(std::uint32_t round) const {
   own.send = setup_.slots + kernels::network_slot(number, true, setup_.slot_bytes);
   own.receive = setup_.slots + kernels::network_slot(number, false, setup_.slot_bytes);
   if (own.collective == Collective::broadcast && !call.is_awaited)
-    own.receive = const_cast<void*>(own.send);  // the root has what it sends
+    own.receive = const_cast<void*>(own.send);  // in place: the root already has what it sends
   if (call.residual_blocks != 0) own.residual = bring_residual(number, own.count);
   return own;
 }

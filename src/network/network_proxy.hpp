@@ -20,60 +20,66 @@
 
 namespace strait {
 
-/// A rank's threads that carry out between hosts what its GPU's kernels describe in host memory (kernels/network.hpp).
-/// There are so many lanes, each a thread with communicators of host ranks of its own: by one connection, and one
-/// thread, goes less than fast networks carry. Round r of a call is a collective of lane r modulo the number of those
-/// that the call goes by; messages are a group of each lane's, which goes on as pieces come.
+/// A rank's host threads, which exchange with other hosts the data that the GPU's kernels place and describe in host
+/// memory (kernels/network.hpp). There are several lanes, each a thread with its own communicators of host ranks,
+/// because one thread with one connection does not saturate a fast network. Round r of a call is a collective on lane r
+/// modulo the number of lanes that the call uses. The messages of a call form a group on each lane, which progresses as
+/// pieces become available.
 ///
-/// The first thread hears of calls, and has the others take part in those that are long enough. Idle threads sleep. The
-/// first one polls for a short while after a call, for the next may follow, and from when a launch is expected until
-/// the GPU has come to it, with naps between looks where that is long, each a small part of what it has waited: in a
-/// graph from its first call to its last.
+/// The first thread reads the calls, and wakes the others for those that are long enough. Idle threads sleep. The first
+/// thread polls for a short time after each call, because another may follow. It also polls from the moment when a
+/// launch is expected until the GPU gets to it (for a graph, from its first call to its last). If that takes long, it
+/// naps between polls, each time for a small fraction of the time that it has waited.
 class NetworkProxy {
  public:
   using Among = kernels::NetworkCall::Among;
   struct Setup {
-    int rank = -1;                           ///< whose it is, for the log
-    kernels::NetworkWords* words = nullptr;  ///< zeroed; kept, as the slots, by the caller until this has ended
+    int rank = -1;  ///< this rank, for the log
+    /// Zeroed by the caller, who keeps it, like the slots, until this object has ended.
+    kernels::NetworkWords* words = nullptr;
     std::byte* slots = nullptr;
     std::uint32_t slot_bytes = 0;
-    std::uint32_t lanes = 1;        ///< the same on all ranks
-    std::uint32_t exact_lanes = 1;  ///< likewise: of these, for what is not in a wire format
-    /// On a lane: a collective of host ranks, from host memory to host memory; until it is done.
+    std::uint32_t lanes = 1;  ///< number of lanes, the same on all ranks
+    /// How many of them calls without a wire format use, the same on all ranks.
+    std::uint32_t exact_lanes = 1;
+    /// Runs a collective of host ranks on a lane, from host memory to host memory, until it is done.
     std::function<Status(std::uint32_t lane, Among among, const Call& call)> run;
-    /// Likewise, messages among all, by their numbers.
+    /// Runs sends and receives among all ranks on a lane until they are done. `pieces` numbers them as `messages` does.
     std::function<Status(std::uint32_t lane, std::span<const Call> messages, MessagePieces& pieces)> run_messages;
-    /// While a lane waits for the GPU: takes in what has come to it from other hosts, that it trades with now or did
-    /// last.
+    /// Called while a lane waits for the GPU: receives what other hosts have already sent to the lane's communicator
+    /// `among`, which is the one it uses now or used last.
     std::function<void(std::uint32_t lane, Among among)> take_in = [](std::uint32_t, Among) {};
-    /// Whether the communicator has failed.
+    /// Returns whether the communicator has failed.
     std::function<bool()> has_failed;
-    /// It has now, unless it had before.
+    /// Makes the communicator fail with this error, unless it has failed before.
     std::function<void(const Error& error)> fail;
   };
   explicit NetworkProxy(Setup setup) : setup_(std::move(setup)) {}
   ~NetworkProxy() { end(); }
   NetworkProxy(const NetworkProxy&) = delete;
   NetworkProxy& operator=(const NetworkProxy&) = delete;
-  /// Code::system_error where there are no threads to be had.
+  /// Starts the threads. Fails with Code::system_error if the system provides none.
   Status start();
-  /// Whether all has been carried out whose kernels may have ended: what is only sent ends its kernel before, what is
-  /// awaited after that. From any thread.
+  /// Returns whether everything has been carried out, except possibly one call whose kernel is still running: the
+  /// kernel of a call that only sends may end before the data has been sent, a kernel that awaits data ends afterwards.
+  /// From any thread.
   bool is_idle() const;
-  /// Until that is so, the communicator has failed, or the deadline. False: the deadline. From any thread.
+  /// Waits until is_idle(), the communicator fails, or the deadline passes. Returns false in the last case. From any
+  /// thread.
   bool drain(const Deadline& deadline = Deadline::never()) const;
-  /// Likewise, and says so if that was not enough: then the caller ends what the threads are at before it ends them.
-  /// Where a process exits and leaves its communicators as they are, that is done then.
+  /// Like drain(), but logs a warning if the deadline passes. In that case the caller must make the calls that the
+  /// threads execute end before it calls end(). At process exit this is called for all proxies that still exist.
   bool finish(const Deadline& deadline = Deadline::after_ms(longest_finish_ms)) const;
   static constexpr std::int64_t longest_finish_ms = 10'000;
-  /// Ends the threads; what they are at ends when the communicators of the host ranks do.
+  /// Ends and joins the threads. A call that a thread executes ends when the host ranks' communicators fail or end.
   void end();
-  /// Before, or when, a stream comes to a launch, or to the first of so many. From any thread.
+  /// Announces `calls` launches, so that the first thread polls for them. Called before, or when, a stream gets to the
+  /// first of them. From any thread.
   void expect(std::uint64_t calls = 1);
 
  private:
   class Pieces;
-  /// A call as the kernel described it, and how many rounds, and pieces of each flow, there were before.
+  /// A call as its kernel described it, with the number of rounds and, by flow, of pieces before it.
   struct Described {
     kernels::NetworkCall call{};
     std::vector<kernels::Flow> flows;
@@ -83,7 +89,8 @@ class NetworkProxy {
   void lead();
   void help(std::uint32_t lane);
   bool await_call();
-  /// Polls. False: the communicator has failed, or this ends. `beside`: is done between looks.
+  /// Polls until the condition holds and returns true, or returns false if the communicator fails or the threads are to
+  /// end. Calls `beside` between polls.
   template <class Condition, class Beside>
   bool await(Condition&& condition, Beside&& beside) const;
   template <class Condition>
@@ -103,16 +110,17 @@ class NetworkProxy {
   const Setup setup_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::uint64_t expected_ = 0;              ///< calls
-  std::uint64_t shared_calls_ = 0;          ///< that all lanes take part in
-  std::atomic<std::uint32_t> helping_ = 0;  ///< lanes that are at the last of these
+  std::uint64_t expected_ = 0;              ///< calls announced by expect()
+  std::uint64_t shared_calls_ = 0;          ///< calls so far in which all lanes take part
+  std::atomic<std::uint32_t> helping_ = 0;  ///< lanes that have not finished the latest of these
   std::atomic<bool> stopping_ = false;
-  std::uint64_t calls_ = 0;  ///< carried out, by the first thread
-  Described now_;            ///< not changed while lanes help
+  std::uint64_t calls_ = 0;  ///< calls carried out, counted by the first thread
+  Described now_;            ///< constant while other lanes work on it
   std::mutex finishing_;
-  std::uint64_t rounds_ = 0;                             ///< carried out, with all before them
-  std::array<bool, kernels::network_depth> finished_{};  ///< of the later ones
-  std::vector<std::jthread> threads_;                    ///< by lane; last: they use the rest
+  std::uint64_t rounds_ = 0;  ///< number of the first round that has not been carried out
+  /// By round modulo the depth: later rounds that have been carried out already.
+  std::array<bool, kernels::network_depth> finished_{};
+  std::vector<std::jthread> threads_;  ///< by lane; the last member, because the threads use all others
 };
 
 }  // namespace strait

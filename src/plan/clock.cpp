@@ -27,7 +27,7 @@ namespace {
 constexpr double never = std::numeric_limits<double>::infinity();
 constexpr std::uint16_t cores_resource = 0;
 constexpr std::uint16_t dram_resource = 1;
-constexpr double bytes_per_us = 1e3;  // of one GB/s
+constexpr double bytes_per_us = 1e3;  // one GB/s in bytes per microsecond
 
 Layout layout_of(const Plan& plan, const ClockSize& size) {
   Layout layout(plan.front(), size.count, size.element_bytes, size.slice_bytes);
@@ -80,7 +80,7 @@ double Simulation::ready_at(std::uint32_t rank, const Step& step) {
   return when;
 }
 
-/// A core that a rank leaves may be what another waits for.
+/// Starts all steps that are ready. Repeats when a rank gives up its core, because another rank may wait for a core.
 void Simulation::start_all_ready() {
   do {
     core_left_ = false;
@@ -89,7 +89,7 @@ void Simulation::start_all_ready() {
   } while (core_left_);
 }
 
-/// A rank keeps its core until it blocks, as threads do that yield only then.
+/// Gives the rank a core if one is free. A rank keeps its core until it blocks, like a thread that yields only then.
 bool Simulation::take_core(RankClock& state) {
   if (state.on_core || model_.cores == 0) return true;
   if (cores_taken_ == model_.cores) return false;
@@ -106,7 +106,7 @@ void Simulation::start_ready(std::uint32_t rank) {
     const double when = ready_at(rank, plan_[rank].lanes[lane].steps[clock.step]);
     if (when <= now_us_) {
       if (!take_core(state)) {
-        state.stirred = true;  // until one is free
+        state.stirred = true;  // retried once a core is free
         return;
       }
       start(rank, lane);
@@ -126,7 +126,7 @@ double Simulation::bytes_of(const Operand& operand, std::uint32_t slice) const {
   return static_cast<double>(layout_.slice_of(operand.chunk, slice).count * size_.element_bytes);
 }
 
-/// What an operand costs beyond the rank's own moving of bytes within its cache.
+/// Adds the cost of an operand beyond the copying within the rank's own cache, which move_us() counts.
 void Simulation::add_work(Running& running, const Operand& operand, std::uint32_t slice, double bytes,
                           std::optional<Writes> writes) {
   const bool reads = !writes;
@@ -144,7 +144,7 @@ void Simulation::add_work(Running& running, const Operand& operand, std::uint32_
   cross(running, model_.paths[from * model_.ranks + to], bytes);
 }
 
-/// Several operands of a step may need the same resource.
+/// Adds to an existing demand, because several operands of a step may use the same resource.
 void Simulation::add_demand(Running& running, std::uint16_t resource, double bytes) {
   for (Demand& demand : running.demands)
     if (demand.resource == resource) {
@@ -160,7 +160,7 @@ void Simulation::cross(Running& running, const ClockPath& path, double bytes) co
     add_demand(running, static_cast<std::uint16_t>(resource + 2), bytes);
 }
 
-/// To the slots of all readers.
+/// Returns the combined path to the slots of all readers.
 ClockPath Simulation::path_to(const Channel& channel) const {
   ClockPath all = model_.writes[channel.writer * model_.ranks + channel.readers.front()];
   for (const std::uint32_t reader : channel.readers) {
@@ -173,8 +173,8 @@ ClockPath Simulation::path_to(const Channel& channel) const {
   return all;
 }
 
-/// The rank's own moving of bytes: every source is read once, and every destination after the first costs what the
-/// second one of a copy costs.
+/// Returns the time that the rank itself takes to move the bytes: every source is read once, and every destination
+/// after the first costs as much as the second one of a copy.
 double Simulation::move_us(const Step& step, double bytes) const {
   const double copy_us = bytes / (model_.copy_gbps * bytes_per_us);
   const double further_us = model_.memory.two_copies_gbps > 0
@@ -212,7 +212,7 @@ void Simulation::start(std::uint32_t rank, std::uint32_t lane) {
   running.lane = lane;
   running.left_us = model_.step_us;
   running.begin_us = now_us_;
-  // The first step of an operation follows the last one of the operation before without a switch.
+  // No switch is charged between the last step of an operation and the first one of the next.
   if (state.gave_way && model_.cores < model_.ranks) running.left_us += model_.switch_us;
   double bytes = 0;
   for (const Operand& operand : step.sources) bytes = std::max(bytes, bytes_of(operand, clock.slice));
@@ -223,7 +223,7 @@ void Simulation::start(std::uint32_t rank, std::uint32_t lane) {
   for (const Operand& destination : step.destinations) add_work(running, destination, clock.slice, bytes, writes);
   for (const std::uint16_t wait : step.waits) ++counters_[state.counters[wait]].taken;
   running.left_us = std::max(running.left_us, 1e-6);
-  // So far bytes; from here on the rate at full speed.
+  // Up to here demands are in bytes; from here on they are rates at full speed.
   for (Demand& demand : running.demands) demand.rate /= running.left_us * bytes_per_us;
   running.demands.push_back({cores_resource, 1});
   for (const Demand& demand : running.demands) load_[demand.resource] += demand.rate;
@@ -275,7 +275,7 @@ void Simulation::set_speeds() {
   }
 }
 
-/// Lets time pass until the next step ends or something becomes visible; returns `never` if nothing will.
+/// Advances the time until the next step ends or something becomes visible. Returns `never` if nothing will.
 double Simulation::advance() {
   set_speeds();
   double until = wakes_.empty() ? never : wakes_.top().first;
@@ -288,8 +288,9 @@ double Simulation::advance() {
     running.left_us -= passed * running.speed;
     for (const Demand& demand : running.demands) used_[demand.resource] += passed * running.speed * demand.rate;
   }
-  // What ends now is off by the rounding of the time, which after ten seconds is more than any fixed limit: whoever
-  // defined `until` must be done, or time would stand still.
+  // The remaining time of a step that ends now is off by the rounding error of the current time, which after ten
+  // seconds exceeds any fixed tolerance. The step that defined `until` must count as finished, or time would stand
+  // still.
   const double rounding_us = 4 * std::numeric_limits<double>::epsilon() * now_us_;
   for (std::size_t i = 0; i < running_count_;) {
     if (running_[i].left_us > std::max(1e-9, rounding_us * running_[i].speed)) {
@@ -348,7 +349,8 @@ Result<ClockResult> simulate_by_rates(const Plan& plan, const ClockSize& size, c
   using clock_detail::Simulation;
   auto result = Simulation(plan, size, model, most_simulated_slices, timeline).run();
   if (!result || result->slices <= most_simulated_slices) return result;
-  // What the second half of the simulated slices adds is what every further slice adds; both runs fill and drain.
+  // Every further slice adds what the second half of the simulated slices adds; both runs include filling and draining
+  // the pipeline.
   constexpr std::uint32_t half = most_simulated_slices / 2;
   STRAIT_ASSIGN(const ClockResult shorter, Simulation(plan, size, model, half, Timeline::none).run());
   const auto extrapolated = [&](double longer, double less) {
@@ -359,7 +361,8 @@ Result<ClockResult> simulate_by_rates(const Plan& plan, const ClockSize& size, c
     double& busy = result->resources[i].busy;
     busy = extrapolated(busy * result->total_us, shorter.resources[i].busy * shorter.total_us) / total_us;
   }
-  // Where the pipeline had not settled, no resource may come out used for longer than there is time.
+  // If the pipeline has not reached a steady state, the extrapolated use of a resource could exceed 100%; stretch the
+  // time instead.
   double most = 1;
   for (const ResourceUse& use : result->resources) most = std::max(most, use.busy);
   for (ResourceUse& use : result->resources) use.busy /= most;

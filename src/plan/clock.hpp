@@ -9,81 +9,88 @@
 #include "plan/plan.hpp"
 #include "plan/plan_ratios.hpp"
 
-/// The clock: how long a plan takes on a machine that need not exist, by discrete-event simulation of all ranks.
+/// The clock predicts how long a plan takes on a real or an imagined machine, by discrete-event simulation of all
+/// ranks.
 namespace strait {
 
-/// Something that all ranks share. Those who use it at once slow one another down in equal proportion.
+/// A resource that ranks share. If the demand exceeds its rate, all its users slow down in the same proportion.
 struct ClockResource {
   std::string name;
   double gbps = 0;
 };
 
-/// The way from one rank's memory to another rank. Of a rank to itself: what it writes into its own links.
+/// The path from one rank's memory to another rank. The path of a rank to itself is that of its writes into its own
+/// links.
 struct ClockPath {
-  double latency_us = 0;                 ///< from publishing (or signalling) until the other end sees it
-  double gbps = 0;                       ///< 0: no limit but that of the rank that moves the bytes
-  std::vector<std::uint16_t> resources;  ///< that every byte crosses, indices into ClockModel::resources
+  double latency_us = 0;                 ///< from publish (or signal) until the other end sees it
+  double gbps = 0;                       ///< 0: limited only by the rank that moves the bytes
+  std::vector<std::uint16_t> resources;  ///< resources that every byte crosses, as indices into ClockModel::resources
 };
 
-/// What memory gives one rank, as GB/s of plain copies of which one side lies in the own cache of the rank's core and
-/// the other elsewhere. 0: it costs no more than in the own cache.
+/// Rates at which one rank reaches memory, as GB/s of plain copies between the rank's own core cache and some other
+/// place. 0: as fast as within the core's own cache.
 struct ClockRates {
-  std::size_t core_cache_bytes = 0;  ///< a core's own cache; 0: without limit
-  double two_copies_gbps =
-      0;  ///< of the source, to two destinations in the own cache; 0: each further one costs half a copy
-  double fetch_gbps = 0;           ///< from lines that another core has just written
-  double replace_gbps = 0;         ///< into lines that another core has just read
-  double replace_beside_gbps = 0;  ///< of the source, to two destinations of which one is such lines; 0: as both alone
-  double shared_read_gbps = 0;     ///< from the cache that all cores share
-  double shared_write_gbps = 0;    ///< into it
-  double dram_read_gbps = 0;       ///< from DRAM, one core alone
-  double dram_write_gbps = 0;      ///< into DRAM, one core alone
-  double stream_gbps = 0;          ///< into DRAM around the caches, one core alone; 0: outputs are never written so
-  // Of the DRAM that all share, in bytes of a copy from DRAM to DRAM. A copy reads its source, reads what it is about
-  // to overwrite, and writes: three thirds.
-  double dram_read_part = 1.0 / 3;    ///< what a byte takes that is read; writing takes the rest
-  double dram_stream_part = 1.0 / 3;  ///< what a byte takes that is written around the caches
+  std::size_t core_cache_bytes = 0;  ///< size of a core's own cache; 0: unlimited
+  /// Copying to two destinations in the core's own cache, in bytes of the source. 0: each further destination costs
+  /// half a copy.
+  double two_copies_gbps = 0;
+  double fetch_gbps = 0;    ///< from cache lines that another core has just written
+  double replace_gbps = 0;  ///< into cache lines that another core has just read
+  /// Copying to two destinations of which one is cache lines that another core has just read, in bytes of the source.
+  /// 0: the costs of the two add up.
+  double replace_beside_gbps = 0;
+  double shared_read_gbps = 0;   ///< from the cache that all cores share
+  double shared_write_gbps = 0;  ///< into the cache that all cores share
+  double dram_read_gbps = 0;     ///< from DRAM, one core alone
+  double dram_write_gbps = 0;    ///< into DRAM, one core alone
+  double stream_gbps = 0;        ///< into DRAM with non-temporal stores, one core alone; 0: not used
+  // The share of the DRAM bandwidth, which all ranks share, in bytes of a copy from DRAM to DRAM. Such a copy reads its
+  // source, reads the lines that it overwrites, and writes them: three thirds.
+  double dram_read_part = 1.0 / 3;    ///< cost of a byte that is read; a byte that is written costs the rest
+  double dram_stream_part = 1.0 / 3;  ///< cost of a byte that is written with non-temporal stores
 };
 
-/// Where a step writes: to the only destination, or to one of several, which are written piece by piece in turn.
+/// Whether a step writes to one destination only (alone), or to several, piece by piece in turn (beside).
 enum class Writes : std::uint8_t { alone, beside };
 
 struct ClockModel {
   std::uint32_t ranks = 1;
-  double call_us = 0;               ///< of an operation on one rank, apart from its steps
-  double step_us = 0;               ///< cost of a step apart from its bytes
-  double end_us = 0;                ///< of every link and signal of a step beyond the first
-  double copy_gbps = 1;             ///< of one rank, from and to the cache
-  double reduce_gbps = 1;           ///< of one rank, bytes of all sources
-  std::uint32_t lanes_at_once = 1;  ///< lanes of a rank that run at the same time (a host rank is one thread)
-  std::uint32_t cores = 0;          ///< which the ranks share; 0: as many as are needed
-  double switch_us = 0;             ///< for going on after blocking, where the cores are fewer than the ranks
-  std::size_t cache_bytes = 0;  ///< last-level cache of all ranks; the part of the working set beyond it lies in DRAM
-  double dram_gbps = 0;         ///< copy rate that all ranks share in DRAM; 0: no limit
+  double call_us = 0;               ///< cost of an operation on one rank, apart from its steps
+  double step_us = 0;               ///< cost of a step, apart from its bytes
+  double end_us = 0;                ///< cost of each link and signal of a step after the first
+  double copy_gbps = 1;             ///< copy rate of one rank within its cache
+  double reduce_gbps = 1;           ///< reduction rate of one rank, in bytes of all sources
+  std::uint32_t lanes_at_once = 1;  ///< lanes of a rank that run at the same time (a host rank has one thread)
+  std::uint32_t cores = 0;          ///< cores that the ranks share; 0: unlimited
+  double switch_us = 0;             ///< cost of resuming after a rank has blocked, if there are fewer cores than ranks
+  std::size_t cache_bytes = 0;      ///< last-level cache of all ranks; the part of the working set beyond it is in DRAM
+  double dram_gbps = 0;             ///< copy rate in DRAM, shared by all ranks; 0: no limit
   ClockRates memory;
-  std::uint32_t slots = 4;  ///< of every link
+  std::uint32_t slots = 4;  ///< slots of each link
   std::vector<ClockResource> resources;
-  std::vector<ClockPath> paths;  ///< from * ranks + to; for estimates those from rank 0 are enough
-  /// Likewise: what the writer of a link crosses to the slots that this reader reads, if not what it crosses to itself.
-  /// Slots with several readers are written once: what leads to more than one of them counts once.
+  std::vector<ClockPath> paths;  ///< indexed by from * ranks + to; for estimates those from rank 0 are enough
+  /// Indexed like `paths`: the path from a link's writer to the slots that a reader reads. If empty, the writer's path
+  /// to itself is used. Slots with several readers are written once, so a resource on the way to several of them counts
+  /// once.
   std::vector<ClockPath> writes;
-  PlanRatios ratios;  ///< by which the time of a plan is multiplied, where it was measured
+  PlanRatios ratios;  ///< factors by which predicted times are multiplied, for plans that were measured
 
-  /// Microseconds a byte into lines that another core has just read, beyond one into the own cache.
+  /// Returns the microseconds per byte that writing into cache lines which another core has just read costs, in excess
+  /// of writing into the own cache.
   double replace_us_per_byte(Writes destination) const;
 };
 
-/// Measured rates of a host (src/select/calibration.hpp; docs/calibration.md says how); the defaults are those of a
-/// small server.
+/// Measured rates of a host (src/select/calibration.hpp; docs/calibration.md describes how). The defaults are those of
+/// a small server.
 struct HostRates {
-  double call_us = 0.15;                            ///< of a call on a communicator of one rank, less its one step
-  double step_us = 0.04;                            ///< what a further slice adds to such a call, apart from its bytes
-  double latency_us = 0.12;                         ///< from a store until another core that waits for it goes on
-  double switch_us = 0.6;                           ///< from one thread to another by yielding the core
-  double copy_gbps = 60;                            ///< within the own cache of a core
-  double reduce_gbps = 60;                          ///< likewise, two sources, bytes of both
-  double dram_copy_gbps = 18;                       ///< from DRAM to DRAM, of all cores together
-  std::size_t cache_bytes = std::size_t{32} << 20;  ///< which all cores share
+  double call_us = 0.15;                            ///< cost of a call on a communicator of one rank, less its one step
+  double step_us = 0.04;                            ///< cost of a further slice of such a call, apart from its bytes
+  double latency_us = 0.12;                         ///< from a store until another core that polls for it resumes
+  double switch_us = 0.6;                           ///< from one thread to another on the same core, by yielding
+  double copy_gbps = 60;                            ///< copy within a core's own cache
+  double reduce_gbps = 60;                          ///< sum of two sources within a core's own cache, in bytes of both
+  double dram_copy_gbps = 18;                       ///< copy from DRAM to DRAM, all cores together
+  std::size_t cache_bytes = std::size_t{32} << 20;  ///< size of the cache that all cores share
   ClockRates memory{.core_cache_bytes = std::size_t{1} << 20,
                     .two_copies_gbps = 40,
                     .fetch_gbps = 20,
@@ -95,11 +102,12 @@ struct HostRates {
                     .dram_write_gbps = 14,
                     .stream_gbps = 20};
 };
-/// Host ranks, one thread each, on `cores` cores of one host. With paths from the first `writers` of them.
+/// Returns the model of host ranks with one thread each, on `cores` cores of one host. It has paths from the first
+/// `writers` ranks only.
 ClockModel host_model(std::uint32_t ranks, std::uint32_t cores, const HostRates& rates = {},
                       std::uint32_t writers = ~std::uint32_t{0});
 
-/// As in Layout. Where the caller gives a count for each block, `count` is that of every block.
+/// The parameters of a Layout. If the caller gives a count for each block, `count` applies to every block.
 struct ClockSize {
   std::size_t count = 0;
   std::size_t element_bytes = 1;
@@ -117,27 +125,30 @@ struct TimedStep {
 
 struct ResourceUse {
   std::string name;
-  double busy = 0;  ///< share of its capacity that was used, 0 ... 1
+  double busy = 0;  ///< used share of its capacity, 0 to 1
 };
 
 struct ClockResult {
-  double total_us = 0;                 ///< with the ratio of the plan; what follows is without it
+  double total_us = 0;                 ///< time including the plan's ratio; all other members are without it
   std::vector<ResourceUse> resources;  ///< "cores" and "dram", then those of the model
-  std::string binding;                 ///< the resource that is used most, or "latency" if none is used by half
-  std::vector<TimedStep> timeline;     ///< of the simulated slices, unless it was not asked for
+  std::string binding;                 ///< the most used resource, or "latency" if none is used by half
+  std::vector<TimedStep> timeline;     ///< the simulated slices' steps; empty if not requested
   std::uint32_t slices = 0;
-  std::uint32_t simulated_slices = 0;  ///< of many slices the first ones; the others add as much as these on average
+  /// Only the first slices of many are simulated; each further one adds as much as the second half of these on average.
+  std::uint32_t simulated_slices = 0;
 };
 
 enum class Timeline : bool { none, kept };
 
-/// The first of those that are used most.
+/// Returns the name of the resource that is used most, the first one if several are equal, or "latency" if none is used
+/// by half.
 std::string binding_of(const std::vector<ResourceUse>& resources);
 
-/// Of many slices the first ones; what further ones add is taken from these.
+/// At most this many slices are simulated; the time of further ones is extrapolated.
 inline constexpr std::uint32_t most_simulated_slices = 8;
 
-/// Deterministic. An error if the plan blocks for ever with the model's slots, or is for other ranks than the model.
+/// Simulates the plan; deterministic. Fails if the plan deadlocks with the model's number of slots, or if the plan and
+/// the model are for different numbers of ranks.
 Result<ClockResult> simulate(const Plan& plan, const ClockSize& size, const ClockModel& model,
                              Timeline timeline = Timeline::kept);
 

@@ -5,7 +5,7 @@
 
 namespace strait::clock_detail {
 
-/// The two ends of a link, or of a signal, name it alike.
+/// Creates the channels and counters. The two ends of a link or a signal are found by their common name.
 void Simulation::connect() {
   struct LinkRef {
     const LinkEnd* end;

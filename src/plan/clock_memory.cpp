@@ -5,7 +5,7 @@
 namespace strait {
 namespace {
 
-constexpr double bytes_per_us = 1e3;  // of one GB/s
+constexpr double bytes_per_us = 1e3;  // one GB/s in bytes per microsecond
 
 bool is_memory(const Operand& operand) {
   return operand.kind == Operand::Kind::local || operand.kind == Operand::Kind::peer;
@@ -94,8 +94,8 @@ ClockMemory::Cost ClockMemory::read(std::uint32_t rank, const Operand& source, s
   cell.toucher = rank;
   if (before.toucher == rank) return {};
   if (before.written) {
-    // A writer that is done with all slices of a chunk before the first is read ran ahead: until a slice is read, many
-    // others pass through the caches.
+    // If the writer has finished all slices of a chunk before the first one is read, it ran ahead: between the write
+    // and the read of a slice many others pass through the caches.
     if (slice == 0 && slices_ > 1) uses_[chunk].far = cells_[(chunk + 1) * slices_ - 1].written;
     const double gone = uses_[chunk].far ? dram_share_ : 0;
     return {

@@ -9,14 +9,14 @@
 
 namespace strait {
 
-/// Of data that is used in turn again and again, the share that a cache does not give. It starts to miss once there is
-/// more than it holds; with three times as much, what is needed next has always just been pushed out. (Fits what
-/// tools/doctor measures of copies; caches that forgot the oldest line first would miss all at once.)
+/// Returns the share of repeatedly used data that misses a cache. Misses begin once the data exceeds the cache. With
+/// three times as much data as cache, everything misses. (This fits copies as tools/doctor measures them; a strict LRU
+/// cache would miss everything as soon as its size is exceeded.)
 double share_beyond(double cache_bytes, double used_bytes);
 
-/// Where the bytes of a simulated operation lie when a step reads or writes them: in the own cache of the rank's core,
-/// in another core's, in the cache that all share, or in DRAM; and what that adds to a copy within the own cache. The
-/// operation is taken for one of many on the same buffers, which nobody else touches in between.
+/// Tracks where the bytes of a simulated operation are when a step reads or writes them: in the cache of the rank's own
+/// core, in another core's, in the shared cache, or in DRAM. Returns the cost of this beyond a copy within the own
+/// cache. The operation is assumed to be one of many on the same buffers, which nothing else touches in between.
 class ClockMemory {
  public:
   ClockMemory(const Plan& plan, const ClockSize& size, const ClockModel& model, const Layout& layout,
@@ -24,21 +24,21 @@ class ClockMemory {
 
   struct Cost {
     double us = 0;
-    double dram_bytes = 0;  ///< in bytes of a copy from DRAM to DRAM
+    double dram_bytes = 0;  ///< measured in bytes of a copy from DRAM to DRAM
   };
   Cost read(std::uint32_t rank, const Operand& source, std::uint32_t slice, double bytes);
   Cost write(std::uint32_t rank, const Operand& destination, std::uint32_t slice, double bytes, Writes writes);
 
  private:
   static constexpr std::uint32_t nobody = UINT32_MAX;
-  struct Cell {                      ///< a slice of a chunk of a rank's buffer
-    std::uint32_t toucher = nobody;  ///< who touched it last in this operation
+  struct Cell {                      ///< one slice of one chunk of a rank's buffer
+    std::uint32_t toucher = nobody;  ///< rank that touched it last in this operation
     bool written = false;
   };
-  struct Use {  ///< of a chunk in the whole plan
+  struct Use {  ///< how the whole plan reads a chunk
     std::uint32_t reader = nobody;
     bool several_readers = false;
-    bool far = false;  ///< read long after it was written
+    bool far = false;  ///< whether it is read long after it was written
     bool read_by_other_than(std::uint32_t rank) const {
       return several_readers || (reader != nobody && reader != rank);
     }
@@ -53,11 +53,11 @@ class ClockMemory {
   std::size_t element_bytes_;
   std::size_t slice_bytes_;
   std::uint32_t slices_;
-  std::uint32_t chunks_ = 1;        ///< the most of any buffer
-  double remote_share_ = 1;         ///< of what other ranks wrote: the rest was written on this core
-  double dram_share_ = 0;           ///< of the buffers of all ranks
-  bool streams_ = false;            ///< outputs that nobody reads are written around the caches
-  std::vector<double> beyond_own_;  ///< by rank: the share of what it touches that its core's cache cannot hold
+  std::uint32_t chunks_ = 1;        ///< largest number of chunks of any buffer
+  double remote_share_ = 1;         ///< share of the data written by other ranks that was written on another core
+  double dram_share_ = 0;           ///< share of all ranks' buffers that is in DRAM
+  bool streams_ = false;            ///< whether outputs that no step reads are written with non-temporal stores
+  std::vector<double> beyond_own_;  ///< by rank: share of the data it touches that its core's cache cannot hold
   std::vector<Use> uses_;           ///< by chunk
   std::vector<Cell> cells_;         ///< by chunk and slice
 };

@@ -12,12 +12,12 @@
 #include "plan/clock_memory.hpp"
 #include "plan/layout.hpp"
 
-/// The discrete-event simulation behind simulate() of plan/clock.hpp, and nobody else's business.
+/// The discrete-event simulation that implements simulate() of plan/clock.hpp. Internal to the clock.
 namespace strait::clock_detail {
 
 struct Message {
-  double published = 0;  ///< when
-  double released = 0;   ///< when the last reader was done
+  double published = 0;  ///< time at which the writer published it
+  double released = 0;   ///< time at which the last reader released it
   std::uint32_t readers_left = 0;
 };
 
@@ -28,19 +28,21 @@ struct Channel {
 };
 
 struct Counter {
-  std::vector<double> added;  ///< when visible, by count
+  std::vector<double> added;  ///< times at which the increments become visible, in order
   std::size_t taken = 0;
 };
+/// A use of a resource by a running step.
 
 struct Demand {
   std::uint16_t resource = 0;
-  double rate = 0;  ///< at full speed
+  double rate = 0;  ///< used at full speed
 };
+/// A step that is being executed.
 
 struct Running {
   std::uint32_t rank = 0;
   std::uint32_t lane = 0;
-  double left_us = 0;  ///< at full speed
+  double left_us = 0;  ///< remaining time at full speed
   double speed = 1;
   double begin_us = 0;
   std::vector<Demand> demands;
@@ -55,13 +57,13 @@ struct LaneClock {
 
 struct RankClock {
   std::vector<LaneClock> lanes;
-  std::vector<std::uint32_t> channels;      ///< by link of the plan
-  std::vector<std::uint32_t> counters;      ///< by signal of the plan
-  std::vector<std::uint32_t> next_message;  ///< by link of the plan
+  std::vector<std::uint32_t> channels;      ///< indices into channels_, by link of the plan
+  std::vector<std::uint32_t> counters;      ///< indices into counters_, by signal of the plan
+  std::vector<std::uint32_t> next_message;  ///< next message to read, by link of the plan
   std::uint32_t running = 0;
   bool on_core = false;
-  bool gave_way = false;  ///< its core, in this operation, since its last step
-  bool stirred = true;    ///< something may have become ready
+  bool gave_way = false;  ///< whether it has given up its core in this operation, since its last step
+  bool stirred = true;    ///< whether one of its steps may have become ready
 };
 
 class Simulation {
@@ -74,7 +76,8 @@ class Simulation {
   void start_all_ready();
   void start_ready(std::uint32_t rank);
   bool take_core(RankClock& state);
-  /// When the lane's next step may start: now or earlier, later, or `never` while that depends on steps to come.
+  /// Returns the time from which the lane's next step may start: past, present or future, or `never` as long as it
+  /// depends on steps that have not run yet.
   double ready_at(std::uint32_t rank, const Step& step);
   void start(std::uint32_t rank, std::uint32_t lane);
   void finish(const Running& done);
@@ -104,7 +107,7 @@ class Simulation {
   std::vector<RankClock> ranks_;
   std::vector<Channel> channels_;
   std::vector<Counter> counters_;
-  std::vector<Running> running_;  ///< the first `running_count_`; the others keep their memory for the next ones
+  std::vector<Running> running_;  ///< the first `running_count_` are running; the others keep their memory for reuse
   std::size_t running_count_ = 0;
   std::priority_queue<std::pair<double, std::uint32_t>, std::vector<std::pair<double, std::uint32_t>>, std::greater<>>
       wakes_;

@@ -16,7 +16,7 @@ constexpr int box_height = 22;
 constexpr int row_height = 48;
 constexpr int column_gap = 28;
 constexpr int top = 64;
-constexpr std::size_t most_columns = 24;  // a screen and a half, with letters that can be read
+constexpr std::size_t most_columns = 24;  // one and a half screens, with legible letters
 
 std::string escaped(std::string_view text) {
   std::string safe;
@@ -49,7 +49,7 @@ std::string text_of(const Plan& plan, const Schedule::Placed& placed) {
   return step_text(plan[placed.rank], step_of(plan, placed));
 }
 
-/// What a box has room for: the data, without waits and signals.
+/// Returns the text that fits into a box: the data movement, without waits and signals.
 std::string short_text(const Plan& plan, const Schedule::Placed& placed) {
   constexpr std::size_t most = 30;
   Step step = step_of(plan, placed);
@@ -64,7 +64,7 @@ std::string short_text(const Plan& plan, const Schedule::Placed& placed) {
   return text;
 }
 
-/// How many lanes of each rank are drawn: all if there is room, else the first ones.
+/// Returns how many lanes of each rank are drawn: all if there is room, otherwise the first ones.
 std::size_t drawn_lanes(const Plan& plan) {
   const auto columns = [&](std::size_t lanes) {
     std::size_t all = 0;
@@ -77,7 +77,7 @@ std::size_t drawn_lanes(const Plan& plan) {
   return lanes;
 }
 
-/// Where the columns of the ranks begin; the last entry is where they end.
+/// Returns the positions at which the columns of the ranks begin, followed by the position at which the last one ends.
 std::vector<int> column_positions(const Plan& plan, std::size_t lanes) {
   std::vector<int> positions{column_gap};
   for (const RankPlan& mine : plan)
@@ -151,7 +151,7 @@ class SvgDrawing {
          << "stroke-width=\"1.2\" marker-end=\"url(#tip)\"/>\n";
   }
 
-  /// Reading or writing in place: a line along the row between the two ranks' columns.
+  /// Draws direct reads and writes of peers' memory: a line along the row between the two ranks' columns.
   void draw_peers(const Schedule::Placed& step) {
     const auto line = [&](const Operand& operand, bool reads) {
       if (operand.kind != Operand::Kind::peer) return;
@@ -176,7 +176,7 @@ class SvgDrawing {
   }
 
   const Plan& plan_;
-  std::size_t lanes_;  ///< of each rank, that are drawn
+  std::size_t lanes_;  ///< number of drawn lanes of each rank
   Schedule schedule_;
   std::vector<int> columns_;
   std::ostringstream svg_;

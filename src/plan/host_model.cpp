@@ -5,7 +5,7 @@
 namespace strait {
 
 double ClockModel::replace_us_per_byte(Writes destination) const {
-  constexpr double bytes_per_us = 1e3;  // of one GB/s
+  constexpr double bytes_per_us = 1e3;  // one GB/s in bytes per microsecond
   const auto beyond = [](double gbps, double cached_gbps) {
     return gbps > 0 ? std::max(0.0, 1 / gbps - 1 / cached_gbps) / bytes_per_us : 0;
   };

@@ -7,40 +7,40 @@
 
 #include "base/types.hpp"
 
-/// The plan: what an algorithm is, and all that an executor, a proof, the clock and a printer know of it.
+/// The plan: the form in which an algorithm is handed to executors, proofs, the clock and printers.
 ///
-/// A plan is a pure value. It knows ranks, chunks and channels; it knows no byte counts, no pointers, no transports.
-/// One RankPlan is what one rank does; the plans of all ranks fit together through links and signals, which are named
-/// alike at both ends so that each rank can build its own part alone.
+/// A plan is a plain value. It names ranks, chunks and links, but no byte counts, pointers or transports. One RankPlan
+/// describes what one rank does. The plans of all ranks fit together through links and signals, which have the same
+/// names at both ends, so that each rank can build its own plan without talking to others.
 namespace strait {
 
 enum class Buffer : std::uint8_t { input, output, scratch };
 
 /// One source or destination of a step: one slice of one chunk.
 ///  - local:   this rank's buffer.
-///  - peer:    rank `peer`'s buffer, read or written in place. Legal only between that rank's signal and the matching
-///             wait (the proof checks both sides).
+///  - peer:    rank `peer`'s buffer, read or written directly. Legal only between that rank's signal and the matching
+///    wait (the proof checks both sides).
 ///  - send:    destination only: the next free slot of link `link` (an index into RankPlan::links).
-///  - receive: source only: the next filled slot of link `link`. A step with a receive and no destination drops the
-///  slot.
-/// For send and receive, (buffer, chunk) name the region whose slice travels, in *this* rank's numbering: it gives the
-/// length, and the proof checks that both ends mean equally long chunks.
+///  - receive: source only: the next filled slot of link `link`. A step with a receive and no destination discards the
+///    slot.
+/// For send and receive, (buffer, chunk) name the chunk whose slice is transferred, in *this* rank's numbering. The
+/// chunk determines the length, and the proof checks that both ends name chunks of equal length.
 struct Operand {
   enum class Kind : std::uint8_t { local, peer, send, receive };
   Kind kind = Kind::local;
   Buffer buffer = Buffer::input;
   std::uint16_t link = 0;   ///< index into RankPlan::links (send, receive)
-  std::uint32_t peer = 0;   ///< rank (peer)
+  std::uint32_t peer = 0;   ///< rank of the peer (peer)
   std::uint32_t chunk = 0;  ///< index into the chunks of `buffer`
 
   friend bool operator==(const Operand&, const Operand&) = default;
 };
 
-/// `destinations = reduce(sources)`. In this order: take one from each signal in `waits`; acquire every receive and
-/// reserve every send; compute; release and publish; add one to each signal in `signals`.
+/// `destinations = reduce(sources)`. The order of actions: take one from each signal in `waits`; acquire every receive
+/// and reserve every send; compute; release and publish; add one to each signal in `signals`.
 ///  - reduces == false: exactly one source, copied bit for bit; or no source and no destination (signals only).
 ///  - reduces == true: sources are combined *in the listed order* in the accumulation type and rounded once.
-///  - final: the result holds every rank's contribution; averages divide here, before the one rounding.
+///  - final: the result contains every rank's contribution; averages divide here, before the one rounding.
 struct Step {
   std::vector<std::uint16_t> waits;  ///< indices into RankPlan::signals, role wait
   std::vector<Operand> sources;
@@ -57,7 +57,7 @@ struct Step {
 /// used by one lane only.
 struct LinkEnd {
   bool sends = false;     ///< whether this rank is the writer
-  std::uint16_t tag = 0;  ///< tells apart links of one writer to the same readers (one per lane, say)
+  std::uint16_t tag = 0;  ///< distinguishes links of one writer to the same readers (for example one per lane)
   std::uint32_t writer = 0;
   std::vector<std::uint32_t> readers;  ///< ascending
   bool wide = false;                   ///< slots hold accumulators (f32 for f16, bf16 and fp8) rather than elements
@@ -65,10 +65,10 @@ struct LinkEnd {
   friend bool operator==(const LinkEnd&, const LinkEnd&) = default;
 };
 
-/// One end of a signal: a counter from one rank to another, identified across ranks by (from, to, tag). Starts each
-/// operation at `credits`, which both ends state alike.
+/// One end of a signal, a counter from one rank to another, identified across ranks by (from, to, tag). At the
+/// beginning of each operation the counter is `credits`, which must be the same at both ends.
 struct SignalEnd {
-  bool signals = false;  ///< whether this rank adds (else it waits)
+  bool signals = false;  ///< whether this rank adds to the counter (otherwise it waits)
   std::uint16_t tag = 0;
   std::uint32_t from = 0;
   std::uint32_t to = 0;
@@ -77,22 +77,22 @@ struct SignalEnd {
   friend bool operator==(const SignalEnd&, const SignalEnd&) = default;
 };
 
-/// Steps in order, run once for each slice of the lane's chunks. (Where chunks are messages of their own, send/recv and
-/// all-to-all-v, a step takes all its slices before the next step: messages between two ranks arrive whole and in the
-/// order of posting.) Lanes of a rank are independent of one another but for
-/// what links and signals (also to oneself) order.
+/// Steps in order; the whole list runs once for each slice of the lane's chunks. (If each chunk is a message of its
+/// own, as in send/recv and all-to-all-v, a step runs for all its slices before the next step, so that messages between
+/// two ranks arrive whole and in the order in which they were posted.) The lanes of a rank are independent, except for
+/// the order that links and signals impose (including those from a rank to itself).
 struct Lane {
   std::vector<Step> steps;
 
   friend bool operator==(const Lane&, const Lane&) = default;
 };
 
-/// How the input, output and scratch are cut. For the collectives with one block a rank (all-gather's output,
-/// reduce-scatter's input, both of all-to-all, gather's output, scatter's input) the chunks of block b are
-/// b * chunks_per_block ... in order; all other buffers are one block. A block of c elements is cut into
-/// chunks_per_block chunks of ceil(c / chunks_per_block) elements rounded up to 16 bytes; the last ones may be short or
-/// empty: plan/layout.hpp computes this. (For all-to-all-v and send/recv the caller's counts give each chunk.)
-/// Every scratch chunk is one slice long and is reused by the next slice.
+/// How the input, output and scratch are cut into chunks. Some buffers have one block per rank: all-gather's and
+/// gather's output, reduce-scatter's and scatter's input, both of all-to-all. There the chunks of block b are those
+/// from b * chunks_per_block on, in order. Every other buffer is one block. A block of c elements is cut into
+/// chunks_per_block chunks of ceil(c / chunks_per_block) elements, rounded up to 16 bytes; the last ones may be shorter
+/// or empty. plan/layout.hpp computes this. (For all-to-all-v and send/recv the caller gives the count of each chunk.)
+/// A scratch chunk is one slice long, and each slice reuses it.
 struct RankPlan {
   std::string algorithm;  ///< catalogue name, "ring"
   Collective collective = Collective::all_reduce;
@@ -106,16 +106,16 @@ struct RankPlan {
   std::vector<SignalEnd> signals;
   std::vector<Lane> lanes;
 
-  std::uint32_t input_blocks() const;   ///< blocks of the input: ranks or 1 (0 where this rank has no input)
-  std::uint32_t output_blocks() const;  ///< likewise of the output
+  std::uint32_t input_blocks() const;   ///< number of blocks of the input: ranks or 1 (0 if this rank has no input)
+  std::uint32_t output_blocks() const;  ///< the same of the output
   std::uint32_t input_chunks() const { return input_blocks() * chunks_per_block; }
   std::uint32_t output_chunks() const { return output_blocks() * chunks_per_block; }
-  std::size_t steps() const;  ///< of all lanes, for one slice
+  std::size_t steps() const;  ///< number of steps of all lanes, for one slice
 
   friend bool operator==(const RankPlan&, const RankPlan&) = default;
 };
 
-/// Elements of the larger of a rank's two buffers, where a call counts `count`.
+/// Returns the number of elements of the larger of a rank's two buffers, for a call with the count `count`.
 constexpr std::size_t larger_buffer_count(Collective collective, std::size_t count, std::uint32_t ranks) {
   switch (collective) {
     case Collective::all_gather:
@@ -129,7 +129,7 @@ constexpr std::size_t larger_buffer_count(Collective collective, std::size_t cou
   }
 }
 
-/// The plans of all ranks, index = rank: what proofs, the clock and the drawings take.
+/// The plans of all ranks, indexed by rank: the input of proofs, of the clock and of drawings.
 using Plan = std::vector<RankPlan>;
 
 }  // namespace strait

@@ -10,14 +10,15 @@
 
 namespace strait {
 
-/// How long plans took on a machine, each measured on its own, as multiples of what the clock makes of its rates: what
-/// those leave over. Of one transport and number of ranks.
+/// Measured times of plans on a machine, as multiples of what the clock predicts from the machine's rates. For one
+/// transport and one number of ranks.
 class PlanRatios {
  public:
-  using Points = std::map<std::size_t, double>;  ///< by the bytes of the larger of a rank's buffers
+  using Points = std::map<std::size_t, double>;  ///< by the bytes of the larger of a rank's two buffers
 
   void add(Collective collective, std::string_view algorithm, std::size_t bytes, double ratio);
-  /// Between two measured sizes along the logarithm of the bytes; beyond the last, that one's. 1: not measured.
+  /// Interpolates between measured sizes over the logarithm of the bytes. Outside the measured range, returns the ratio
+  /// of the nearest size. Returns 1 if this plan was not measured.
   double of(Collective collective, std::string_view algorithm, std::size_t bytes) const;
   const std::map<std::pair<Collective, std::string>, Points>& points() const { return points_; }
 

@@ -17,8 +17,8 @@ std::string place(const Operation& operation, std::uint32_t rank, std::uint32_t 
          std::to_string(rank) + ", output[" + std::to_string(chunk) + "] slice " + std::to_string(slice);
 }
 
-/// The value that an output slice must have; of a rounded sum any value that is complete will do, but the same on all
-/// ranks, which the caller sees to.
+/// Checks the value of one output slice. In a sum that may be rounded at hops (Numerics::rounded), any order of all
+/// contributions is accepted; the caller checks that it is the same on all ranks.
 Status check_value(Machine& machine, const Operation& operation, std::uint32_t index, std::uint32_t rank,
                    std::uint32_t chunk, std::uint32_t slice, Expressions::Id value) {
   Expressions& expressions = machine.expressions();

@@ -10,7 +10,7 @@ namespace {
 using LinkName = std::tuple<std::uint32_t, std::uint16_t, std::vector<std::uint32_t>>;
 using SignalName = std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>;
 
-/// The steps that use the ends of one link or signal, in order.
+/// The steps that use the two ends of a link or signal, in order.
 struct Uses {
   std::vector<std::uint32_t> from;
   std::map<std::uint32_t, std::vector<std::uint32_t>> to;  ///< by rank
@@ -23,7 +23,7 @@ void add_arrows(Schedule& schedule, const Uses& uses, bool is_signal) {
       schedule.arrows.push_back({uses.from[i - uses.credits], readers[i], is_signal});
 }
 
-/// Rows by the longest way from the start, in topological order.
+/// Assigns to each step the length of the longest path from the start as its row, in topological order.
 void place(Schedule& schedule) {
   const std::size_t count = schedule.steps.size();
   std::vector<std::vector<std::uint32_t>> next(count);

@@ -11,30 +11,33 @@
 #include "base/ticks.hpp"
 #include "transport/link.hpp"
 
-/// The words that all ranks of a communicator on one host see: the abort flag, the first error, and what each rank
-/// called last. Plain data in shared memory; zero is the valid initial state. calls/watch.cpp reads and writes
-/// it.
+/// The control words that all ranks of a communicator on one host see: the abort flag, the first error, and the calls
+/// that each rank has posted. Plain data in shared memory, for which all zeros is the valid initial state.
+/// calls/watch.cpp reads and writes them.
 namespace strait {
 
 inline constexpr std::size_t cache_line_bytes = 64;
-/// History a rank keeps: ranks a few calls apart can compare, and the flight recorder shows it.
+/// Number of posted calls that a rank keeps, so that ranks a few calls apart can compare theirs, and for the flight
+/// recorder.
 inline constexpr std::size_t posted_calls = 64;
 
-/// A call as its rank posted it. `sequence` is written last: a reader that sees it sees the rest (but `finished_ticks`,
-/// which comes later).
+/// A call as its rank posted it. `sequence` is written last, so a reader that sees the new `sequence` also sees the
+/// other words (except `finished_ticks`, which is written when the call ends).
 struct alignas(cache_line_bytes) PostedCall {
   std::atomic<std::uint64_t> sequence{0};
   std::atomic<std::uint64_t> what{0};
   std::atomic<std::uint64_t> count{0};
-  std::atomic<std::uint64_t> input{0};  ///< address or heap offset, for peers that can use it
+  std::atomic<std::uint64_t> input{0};  ///< address or heap offset, for peers that can address it
   std::atomic<std::uint64_t> output{0};
-  std::atomic<std::uint64_t> posted_ticks{0};    ///< of a peer on another host: when it was heard here
-  std::atomic<std::uint64_t> finished_ticks{0};  ///< 0: not finished, or not known to this host
-  std::atomic<std::uint64_t> stream{0};          ///< GPU ranks
+  /// For a peer on another host: when the news of the call arrived on this host.
+  std::atomic<std::uint64_t> posted_ticks{0};
+  std::atomic<std::uint64_t> finished_ticks{0};  ///< 0: not finished, or this host does not know
+  std::atomic<std::uint64_t> stream{0};          ///< stream of the call; GPU ranks only
 };
 static_assert(sizeof(PostedCall) == cache_line_bytes);
 
-/// What a rank has raised. Whoever of its threads moves `state` from 0 to 1 writes it (write_error()).
+/// The error that a rank has raised. The thread of that rank that changes `state` from 0 to 1 writes the record
+/// (write_error()).
 struct alignas(cache_line_bytes) ErrorRecord {
   std::atomic<std::uint32_t> state{0};
   std::uint32_t code = 0;
@@ -42,25 +45,29 @@ struct alignas(cache_line_bytes) ErrorRecord {
 };
 
 struct alignas(cache_line_bytes) RankControl {
-  std::atomic<std::uint32_t> left{0};        ///< this rank destroyed its communicator
-  std::atomic<std::uint32_t> ended{0};       ///< GPU ranks: its process ends, when the rank had nothing left to do
-  std::atomic<std::uint32_t> awaited{0};     ///< 1 + the rank that its call in progress has waited for a while; 0: none
-  std::atomic<std::uint32_t> is_in_step{0};  ///< it may read and write buffers of other ranks of its process
-  std::atomic<std::uint32_t> asked{0};       ///< GPU ranks: how often it has asked all for what their GPUs have started
-  /// The number of its operation (Watch::begin_step()) that has failed here, so that its buffers are no peer's; 0:
-  /// none.
+  std::atomic<std::uint32_t> left{0};  ///< nonzero: this rank has destroyed its communicator
+  /// GPU ranks: nonzero: the process is exiting in good order, after the rank finished its work.
+  std::atomic<std::uint32_t> ended{0};
+  std::atomic<std::uint32_t> awaited{0};  ///< 1 + the rank that the call in progress has been waiting for; 0: none
+  /// Nonzero: this rank may be reading and writing buffers of other ranks of its process.
+  std::atomic<std::uint32_t> is_in_step{0};
+  /// GPU ranks: how often this rank has asked all ranks to publish what their GPUs have started.
+  std::atomic<std::uint32_t> asked{0};
+  /// The number of the operation (Watch::begin_step()) that has failed on this rank, so that peers must no longer use
+  /// its buffers; 0: none.
   std::atomic<std::uint64_t> abandoned{0};
   std::array<PostedCall, posted_calls> calls;
-  std::array<PostedCall, posted_calls> messages;  ///< sends and receives, by a number of their own
-  /// GPU ranks (device/started_calls.hpp): collectives that the GPU has started, in graphs too, by its own count
-  /// of them, as it last said. `posted_ticks`: when that was noticed; `finished_ticks`: when it was noticed that a
-  /// later one has started; `input`: the mark; `output`: 1: it is several launches.
+  std::array<PostedCall, posted_calls> messages;  ///< sends and receives, which have their own sequence numbers
+  /// GPU ranks (device/started_calls.hpp): the collectives that the GPU has started, by the GPU's own count and
+  /// including those of graphs, as of the last time that it was read. Here `posted_ticks` is the time at which the
+  /// start was noticed, `finished_ticks` the time at which the start of a later collective was noticed, `input` the
+  /// GPU's mark, and `output` is 1 if the call consists of several launches.
   std::array<PostedCall, posted_calls> started;
-  PostedCall started_messages;  ///< the last group of them, with the number of the collective that comes next
+  PostedCall started_messages;  ///< the last group of sends and receives, with the number of the next collective
   ErrorRecord raised;
 };
 
-/// A call as its rank posts it and as others read it.
+/// A call in the form in which its rank posts it and other ranks read it.
 struct CallRecord {
   CallSignature signature;
   std::uint64_t input = 0;
@@ -69,9 +76,9 @@ struct CallRecord {
   std::uint64_t posted_ticks = 0;
   std::uint64_t finished_ticks = 0;
 };
-/// By the one thread that writes this rank's calls. Notes the time by itself.
+/// Posts a call and records the current time. Must be called only by the thread that writes this rank's calls.
 inline void write_call(PostedCall& call, std::uint64_t sequence, const CallRecord& record) {
-  // A reader that finds the old or the new sequence on both sides of its reads has read one whole call.
+  // A seqlock: a reader that finds the same sequence before and after its reads has read one whole call.
   call.sequence.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
   call.what.store(record.signature.what, std::memory_order_relaxed);
@@ -86,7 +93,7 @@ inline void write_call(PostedCall& call, std::uint64_t sequence, const CallRecor
 inline void write_call(RankControl& rank, std::uint64_t sequence, const CallRecord& record) {
   write_call(rank.calls[sequence % posted_calls], sequence, record);
 }
-/// Nothing where another call is there.
+/// Returns the call with that sequence number, or nothing if another call is stored or is being written.
 inline std::optional<CallRecord> read_call(const PostedCall& call, std::uint64_t sequence) {
   if (call.sequence.load(std::memory_order_acquire) != sequence) return std::nullopt;
   const CallRecord record{{call.what.load(std::memory_order_relaxed), call.count.load(std::memory_order_relaxed)},
@@ -99,19 +106,21 @@ inline std::optional<CallRecord> read_call(const PostedCall& call, std::uint64_t
   if (call.sequence.load(std::memory_order_relaxed) != sequence) return std::nullopt;
   return record;
 }
-/// Nothing where it has not been posted, or was overwritten by later ones.
+/// Returns nothing if the call has not been posted yet, or has been overwritten by later ones.
 inline std::optional<CallRecord> read_call(const RankControl& rank, std::uint64_t sequence) {
   return read_call(rank.calls[sequence % posted_calls], sequence);
 }
 
 struct Control {
-  /// Nonzero: every wait ends. 1 + the rank whose `raised`, which is written, is the first error of the communicator.
+  /// Nonzero ends every wait. The value is 1 + the rank whose `raised` record, already written, is the first error of
+  /// the communicator.
   alignas(cache_line_bytes) std::atomic<std::uint32_t> abort{0};
 };
 
-/// What whoever moved the state of `own`, of `rank`, does next. Each rank has a place of its own, of which the first
-/// that is written counts: a rank that stands still or dies in the midst of it keeps nobody waiting, and writes over
-/// nothing that others read.
+/// Writes the error of `rank` and raises the abort flag if it is not raised yet. Called by the thread that has changed
+/// the state of `own`, the control words of `rank`. Each rank has its own record, and the first one that is complete
+/// becomes the communicator's error. So a rank that stalls or dies while it writes keeps no other rank waiting, and
+/// never overwrites what others read.
 inline void write_error(Control& control, RankControl& own, std::uint32_t rank, std::uint32_t code,
                         std::string_view message) {
   ErrorRecord& record = own.raised;

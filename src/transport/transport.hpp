@@ -12,57 +12,61 @@
 
 namespace strait {
 
-/// A call as its rank posted it: what it is, and its buffers in the addresses of whoever looks.
+/// A call as its rank posted it: its signature, and its buffers as addresses that are valid for the reading rank.
 struct PeerCall {
   CallSignature signature;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
 };
 
-/// A way to carry bytes between the ranks of one communicator. One object a rank and communicator, used by that rank's
-/// thread. Links and signals are opened on first use, without talking to the peer, and live as long as the transport:
-/// several plans share them, and their order across operations is the order of the calls.
+/// A way to carry bytes between the ranks of one communicator. Each rank has one object per communicator, which only
+/// that rank's thread uses. Links and signals are opened on first use, without talking to the peer, and live as long as
+/// the transport. Several plans share them; across operations they are used in the order of the calls.
 class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string_view name() const = 0;
-  /// The capacity of a slot of every link.
+  /// Returns the capacity in bytes of a slot, the same for every link.
   virtual std::size_t slot_bytes() const = 0;
-  /// Whether every rank can address the others' buffers, as far as they share them: peer_call() then tells where they
-  /// are, and plans may have peer operands. The same on all ranks.
+  /// Returns whether every rank can address the other ranks' buffers, as far as these are shared. If so, peer_call()
+  /// returns their addresses, and plans may have peer operands. The same on all ranks.
   virtual bool has_peer_memory() const = 0;
-  /// Whether a link costs its writer the same for one reader and for several. The same on all ranks.
+  /// Returns whether several readers of a link cost its writer no more than one. The same on all ranks.
   virtual bool has_multicast() const = 0;
-  /// Whether the ranks' control lies in memory that all see: a failure of one is then known to all at once.
+  /// Returns whether the control words of all ranks lie in memory that all of them see, so that all learn of a failure
+  /// at the same moment.
   virtual bool shares_control() const { return true; }
 
-  /// Owned by the transport. The error says which rank could not be reached, and why.
+  /// Opens an end of a link or signal, which the transport owns. An error names the rank that could not be reached, and
+  /// why.
   virtual Result<SendLink*> open_send(const LinkEnd& end) = 0;
   virtual Result<ReceiveLink*> open_receive(const LinkEnd& end) = 0;
   virtual Result<SignalSender*> open_signal(const SignalEnd& end) = 0;
   virtual Result<SignalWaiter*> open_wait(const SignalEnd& end) = 0;
 
-  /// After an operation that failed: the memory of its buffers is its caller's again.
+  /// Ends the transport's use of the buffers of an operation that has failed; afterwards they belong to the caller
+  /// again.
   virtual void abandon() {}
-  /// Whether ranks of this process read and write the buffers of one another.
+  /// Returns whether ranks of this process read and write one another's buffers.
   virtual bool reaches_buffers() const { return false; }
 
-  /// Makes this rank's collective known to peers under its sequence number. Visible to a peer once it takes a signal or
-  /// a slot of that operation from this rank.
+  /// Posts this rank's collective, so that peers can read it under its sequence number. A peer sees it at the latest
+  /// when it takes a signal or slot of that operation from this rank.
   virtual void post_call(std::uint64_t sequence, const CallSignature& signature, const void* input, void* output) = 0;
-  /// The call that `peer` posted under `sequence`, or nothing if it has not, or long ago. Buffers are null where this
-  /// transport cannot address them.
+  /// Returns the call that `peer` posted under `sequence`, or nothing if it has not been posted yet or has been
+  /// overwritten by later calls. Buffers are null if this transport cannot address them.
   virtual std::optional<PeerCall> peer_call(std::uint64_t sequence, std::uint32_t peer) const = 0;
-  /// Whether it can address the buffers of `peer` that lie in registered memory.
+  /// Returns whether this rank can address those buffers of `peer` that lie in registered memory.
   virtual bool sees_memory_of(std::uint32_t /*peer*/) const { return false; }
-  /// After this rank has heard, through whichever ranks, that all have posted `sequence`: whether peer_call() can tell
-  /// by now. Where calls travel as messages, they may come a moment later than the news.
+  /// Returns whether peer_call() can already return the calls that all ranks have posted under `sequence`. To be called
+  /// once this rank has learnt, from any ranks, that all have posted it. If calls travel as messages, they may arrive a
+  /// moment later than that news.
   virtual bool knows_calls(std::uint64_t sequence) = 0;
-  /// Takes in what peers have sent for calls that this rank is still to make, as far as there is room for it. Between
-  /// calls, by the rank's thread.
+  /// Receives what peers have sent for later calls of this rank, as far as there is room for it. Called between calls,
+  /// by the rank's thread.
   virtual void take_in() {}
-  /// That this rank's process ends in good order: what its control says, to ranks that do not see that. Waits until they
-  /// have heard it, or for as long as that. When the process ends, by any thread.
+  /// Tells ranks that do not see this rank's control words that its process is exiting in good order. Waits until they
+  /// have been told, or until the deadline. May be called by any thread, while the process exits.
   virtual void tell_end(const Deadline& /*deadline*/) {}
 };
 

@@ -8,7 +8,8 @@
 namespace strait::loopback {
 namespace {
 
-/// The segments of this process by communicator. Whoever comes first makes one; it goes with its last rank.
+/// Returns the segment of the communicator `name`. The first rank of this process that asks creates it; it is unmapped
+/// when the last rank drops its reference.
 Result<std::shared_ptr<Mapping>> find_or_make(const std::string& name, std::size_t size_bytes) {
   static std::mutex mutex;
   static std::map<std::string, std::weak_ptr<Mapping>> segments;

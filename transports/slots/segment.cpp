@@ -10,7 +10,7 @@ namespace strait::slots {
 namespace {
 
 constexpr std::size_t page_bytes = 4096;
-/// Links a rank may open towards each peer, in either direction, over the life of a communicator.
+/// The number of links that a rank may open with each peer, counting both directions, in the life of a communicator.
 constexpr std::size_t links_per_pair = 6;
 
 std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
@@ -18,12 +18,12 @@ std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit
 }  // namespace
 
 std::uint64_t Key::hash() const {
-  // Links and signals to one rank, the common case, have an exact key; those to several a mixed one.
+  // Links and signals with a single reader or waiter, the common case, have an exact key; others have a hash.
   if (to.size() == 1 && from < (1u << 20) && to[0] < (1u << 20))
     return std::uint64_t(kind) << 62 | std::uint64_t(tag) << 40 | std::uint64_t(from) << 20 | to[0];
   std::uint64_t mixed = mix(from);
   for (std::uint32_t rank : to) mixed = mix(mixed + rank);
-  // The top bits keep links, signals and exact keys apart; 61 mixed bits make two alike as good as impossible.
+  // The top bits separate links, signals and exact keys. With 61 hashed bits a collision is practically impossible.
   return std::uint64_t(kind) << 62 | 1ull << 61 | mix(mixed + tag) >> 3;
 }
 
@@ -73,13 +73,14 @@ Result<std::byte*> Segment::find_or_make(const Key& key, std::size_t bytes) cons
 Result<std::byte*> Segment::block_of(DirectoryEntry& entry, std::size_t bytes) const {
   if (const std::uint64_t made = entry.offset.load(std::memory_order_acquire)) return memory_ + made;
   auto& directory = *reinterpret_cast<Directory*>(memory_ + directory_offset(geometry_));
-  // Small blocks (signals) share pages; links start a page, so that their slots stay together.
+  // Small blocks (signals) share pages. A link starts on a page boundary, so that its slots stay together; its size
+  // includes the slack that this needs.
   const std::size_t unit = bytes >= page_bytes ? page_bytes : cache_line_bytes;
   const std::size_t size = round_up(bytes, unit) + (unit - cache_line_bytes);
   const std::size_t begin =
       round_up(blocks_offset(geometry_) + directory.used_bytes.fetch_add(round_up(size, cache_line_bytes)), unit);
-  // Ranks that come at the same time each take addresses; the first to store them wins, and the others' stay unused.
-  // So nobody depends on the rank that made the entry, which may have been killed since.
+  // Ranks that arrive at the same time each take an address range; the first to store its offset wins, and the other
+  // ranges stay unused. So no rank depends on the one that made the entry, which may have been killed since.
   std::uint64_t offset = 0;
   if (begin + bytes <= size_bytes(geometry_)) {
     if (entry.offset.compare_exchange_strong(offset, begin, std::memory_order_acq_rel)) offset = begin;

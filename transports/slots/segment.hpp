@@ -8,12 +8,12 @@
 #include "base/error.hpp"
 #include "transport/control.hpp"
 
-/// A segment: memory that all ranks of a communicator on one host address, and how it is divided. At the front lie the
-/// control words; then a directory by which ranks find, under a key that both ends compute alike, the block that a link
-/// or signal lives in; then the blocks, handed out once and never returned. Pages are touched only when used.
+/// A segment is memory that all ranks of a communicator on one host can address. It begins with the control words. A
+/// directory follows, in which ranks look up the block of a link or signal under a key that both ends compute alike.
+/// Then come the blocks, which are allocated once and never freed. Pages are touched only when used.
 namespace strait::slots {
 
-/// A slot's header and its payload lie side by side: a small message costs the reader two adjacent cache lines.
+/// The header of a slot lies directly before its payload, so a small message costs the reader two adjacent cache lines.
 struct alignas(cache_line_bytes) SlotHeader {
   std::atomic<std::uint64_t> sequence{0};  ///< 1 + the index of the message that fills the slot
   CallSignature signature;
@@ -23,13 +23,13 @@ struct alignas(cache_line_bytes) Counter {
   std::atomic<std::uint64_t> value{0};
 };
 
-/// What is looked up in the directory: a link or a signal by its plan-wide identity.
+/// The directory key of a link or a signal: its identity across all ranks' plans.
 struct Key {
   enum class Kind : std::uint8_t { link = 1, signal = 2 };
   Kind kind;
   std::uint16_t tag;
   std::uint32_t from;
-  std::vector<std::uint32_t> to;  ///< readers, or the one waiter
+  std::vector<std::uint32_t> to;  ///< readers of a link, or the one waiter of a signal
 
   std::uint64_t hash() const;
 };
@@ -40,10 +40,11 @@ struct Geometry {
   std::size_t slot_bytes = 128 << 10;  ///< payload of a slot; measured best between 32 and 128 KB (perf/copy_paths)
 };
 
-/// A view of such memory; does not own it. All ranks construct it with the same geometry over zeroed memory.
+/// A view of a segment; does not own its memory. All ranks construct it with the same geometry over zeroed memory.
 class Segment {
  public:
-  /// Bytes of address space for a communicator of this geometry. Untouched pages cost nothing.
+  /// Returns the address space in bytes that a communicator of this geometry needs. Pages that are never touched take
+  /// no memory.
   static std::size_t size_bytes(const Geometry& geometry);
 
   Segment(std::byte* memory, const Geometry& geometry) : memory_(memory), geometry_(geometry) {}
@@ -52,8 +53,8 @@ class Segment {
   Control& control() const { return *reinterpret_cast<Control*>(memory_); }
   RankControl& rank_control(std::uint32_t rank) const;
 
-  /// The zeroed block of `bytes` that belongs to `key`, the same for every rank that asks. Never waits: what a peer
-  /// that was killed has left half done, whoever comes next completes. The error: the segment is full.
+  /// Returns the zeroed block of `bytes` that belongs to `key`, the same for every rank that asks. Lock-free: if a peer
+  /// was killed in the middle of this, the next rank that asks completes it. Fails if the segment is full.
   Result<std::byte*> find_or_make(const Key& key, std::size_t bytes) const;
 
   std::size_t slot_stride_bytes() const { return sizeof(SlotHeader) + geometry_.slot_bytes; }
@@ -62,7 +63,7 @@ class Segment {
  private:
   struct DirectoryEntry {
     std::atomic<std::uint64_t> key{0};
-    std::atomic<std::uint64_t> offset{0};  ///< of the block; nonzero once there is one
+    std::atomic<std::uint64_t> offset{0};  ///< of the block; 0 until it is allocated
   };
   struct Directory {
     alignas(cache_line_bytes) std::atomic<std::uint64_t> used_bytes{0};

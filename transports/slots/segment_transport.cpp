@@ -86,7 +86,7 @@ std::optional<PeerCall> SegmentTransport::peer_call(std::uint64_t sequence, std:
   PeerCall seen{call->signature, nullptr, nullptr};
   const PeerView& view = views_[peer];
   if (view.kind != PeerView::Kind::none) {
-    // Threads of one process post offsets from the same heap base, so adding it back gives the address they meant.
+    // Threads of one process post offsets from the same heap base, so adding it back restores the posted address.
     const auto base = reinterpret_cast<std::uintptr_t>(view.kind == PeerView::Kind::heap ? view.heap : own_heap_);
     seen.input = reinterpret_cast<const std::byte*>(base + call->input);
     seen.output = reinterpret_cast<std::byte*>(base + call->output);

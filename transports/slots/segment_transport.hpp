@@ -12,21 +12,21 @@
 
 namespace strait::slots {
 
-/// How this rank sees one peer's buffers: not at all, at the same addresses (threads of one process), or through a
-/// mapping of the peer's shared heap, by offset.
+/// How this rank addresses one peer's buffers: not at all, at the same addresses (ranks that are threads of one
+/// process), or by offsets into a mapping of the peer's shared heap.
 struct PeerView {
   enum class Kind { none, same_addresses, heap };
   Kind kind = Kind::none;
-  std::byte* heap = nullptr;  ///< the peer's heap as mapped here
+  std::byte* heap = nullptr;  ///< the peer's heap as mapped by this process
 };
 
-/// A transport over a segment: what loopback (threads) and shm (processes) share. They differ in where the segment's
-/// memory comes from and in how peers see one another's buffers.
+/// A transport over a segment; the common part of loopback (threads) and shm (processes). These differ in the origin of
+/// the segment's memory and in how ranks address one another's buffers.
 class SegmentTransport : public Transport {
  public:
-  /// `views` is indexed by rank. `own_heap` is this process's shared heap, whose addresses are posted as offsets.
-  /// `resources` is whatever must live as long as the transport: the mappings. `has_peer_memory`: ranks see one
-  /// another's buffers in principle, whether or not each mapping succeeded.
+  /// `views` is indexed by rank. `own_heap` is this process's shared heap; buffers are posted as offsets from its
+  /// start. `resources` are objects that must live as long as the transport, such as mappings. `has_peer_memory` says
+  /// whether ranks address one another's buffers in principle, even if a single mapping failed.
   SegmentTransport(std::string_view name, Segment segment, std::uint32_t rank, std::vector<PeerView> views,
                    std::byte* own_heap, std::vector<std::shared_ptr<void>> resources, bool has_peer_memory);
 

@@ -31,6 +31,7 @@ std::vector<std::size_t> SlotSendLink::holders() const {
 void SlotSendLink::publish(const CallSignature& signature, std::size_t /*used_bytes*/) noexcept {
   SlotHeader& header = ring_.header(next_);
   header.signature = signature;
+  // The release store pairs with the acquire load in try_acquire(): it publishes the payload and the signature.
   header.sequence.store(++next_, std::memory_order_release);
 }
 

@@ -6,10 +6,11 @@
 #include "transport/link.hpp"
 #include "transports/slots/segment.hpp"
 
-/// Links and signals in memory that both ends address. The block of a link holds one counter a reader (messages
-/// released), each on its own cache line, then `depth` slots.
+/// Links and signals in memory that both ends address. The block of a link starts with one counter for each reader (the
+/// number of messages that it has released), each on its own cache line, followed by `depth` slots.
 namespace strait::slots {
 
+/// A ring buffer of slots in the block of a link. Messages are numbered from 0; message m uses slot m % depth.
 class SlotRing {
  public:
   SlotRing(std::byte* block, std::size_t readers, const Segment& segment);
@@ -40,8 +41,8 @@ class SlotSendLink final : public SendLink {
  private:
   SlotRing ring_;
   std::size_t readers_;
-  std::uint64_t next_ = 0;          ///< message to be written
-  std::uint64_t released_all_ = 0;  ///< messages that every reader was last seen to have released
+  std::uint64_t next_ = 0;          ///< number of the next message to write
+  std::uint64_t released_all_ = 0;  ///< messages that all readers had released when the writer last looked
 };
 
 class SlotReceiveLink final : public ReceiveLink {
@@ -53,7 +54,7 @@ class SlotReceiveLink final : public ReceiveLink {
  private:
   SlotRing ring_;
   std::size_t reader_;
-  std::uint64_t next_ = 0;  ///< message to be read
+  std::uint64_t next_ = 0;  ///< number of the next message to read
 };
 
 class CounterSender final : public SignalSender {

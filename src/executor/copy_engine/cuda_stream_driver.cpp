@@ -49,7 +49,8 @@ class CudaStreams final : public StreamDriver {
   const cuda::Driver* driver_ = nullptr;
   std::size_t most_pitch_bytes_ = 0;
   std::vector<CUstreamBatchMemOpParams> batch_;
-  std::array<std::uint64_t, 8> known_streams_{};  ///< by their numbers, which no other ever gets: those of this device
+  /// Ids of streams that are known to belong to this device. Ids are never reused.
+  std::array<std::uint64_t, 8> known_streams_{};
   std::size_t next_known_ = 0;
 };
 
@@ -82,7 +83,7 @@ Result<StreamDriver::Event> CudaStreams::create_event() {
 void CudaStreams::destroy_event(Event event) { cudaEventDestroy(static_cast<cudaEvent_t>(event)); }
 
 Result<StreamState> CudaStreams::look_at(Stream stream) {
-  const DeviceGuard guard(device_);  // whose default stream it is, if it is that
+  const DeviceGuard guard(device_);  // the default stream is that of the current device
   const auto cuda_stream = static_cast<cudaStream_t>(stream);
   unsigned long long id = 0, capture_id = 0;
   cudaStreamCaptureStatus status{};
@@ -94,7 +95,7 @@ Result<StreamState> CudaStreams::look_at(Stream stream) {
                 "another stream");
   }
   STRAIT_TRY(check(looked, "the stream cannot be used"));
-  if (status == cudaStreamCaptureStatusInvalidated)  // of which CUDA gives no number
+  if (status == cudaStreamCaptureStatusInvalidated)  // CUDA reports no id for such a capture
     return fail(Code::invalid_usage,
                 "an error has ended the capture of its stream, and whatever the stream is given fails until "
                 "cudaStreamEndCapture() is called");
@@ -110,7 +111,8 @@ Result<StreamState> CudaStreams::look_at(Stream stream) {
   return StreamState{id, 0};
 }
 
-/// A kernel runs where its stream is, and would there find nothing at this device's addresses.
+/// Checks that the stream belongs to this device. A kernel runs on its stream's device, where this device's addresses
+/// mean nothing.
 Status CudaStreams::check_device(Stream stream) const {
   CUcontext context = nullptr;
   CUdevice device = device_;
@@ -172,7 +174,8 @@ Status CudaStreams::record_outside(Event event, Stream stream, GraphEnd& end) {
         check_call(driver_->add_event_record_node(&node, graph, last, count, static_cast<CUevent>(event)), what));
     end.node = node;
   } else {
-    // Behind the last call alone, which comes behind the others: kernels whose end more than one node awaits end later.
+    // Only behind the last call, which comes after the others: kernels whose end several nodes await take longer to
+    // end.
     STRAIT_TRY(each_edge(driver_->add_dependencies, behind, end.behind));
     STRAIT_TRY(each_edge(driver_->remove_dependencies, end.behind, behind));
   }

@@ -7,9 +7,9 @@
 
 namespace strait::copy_engine {
 
-/// The streams of a CUDA device, which must be usable. Its calls may be made with any device current. Streams are
-/// cudaStream_t, the default ones included.
-/// Code::unsupported where the driver lacks a call or the device cannot wait for words in memory.
+/// Opens the streams of a CUDA device, which must be usable. The driver's functions may be called with any device
+/// current. Streams are of type cudaStream_t, including the default streams. Fails with Code::unsupported if the CUDA
+/// driver lacks a call.
 Result<std::unique_ptr<StreamDriver>> open_cuda_streams(int device);
 
 }  // namespace strait::copy_engine

@@ -7,7 +7,7 @@
 namespace strait::copy_engine {
 namespace {
 
-/// Of counters that may wrap.
+/// Compares counters that may wrap.
 bool is_behind(std::uint32_t counter, std::uint32_t other) { return static_cast<std::int32_t>(counter - other) < 0; }
 
 }  // namespace
@@ -18,7 +18,7 @@ Status Flags::agree(const StagedOptions& options) {
        {std::uint64_t{windows_.ranks}, std::uint64_t{windows_.depth}, std::uint64_t{windows_.chunk_bytes},
         std::uint64_t{options.least_chunk_bytes}, std::uint64_t{options.wanted_rounds}})
     own = mix(own ^ number);
-  own |= 1;  // not that of fresh memory
+  own |= 1;  // differs from the 0 of fresh memory
   std::uint64_t first = 0;
   const std::atomic_ref geometry(*reinterpret_cast<std::uint64_t*>(host_ + windows_.geometry()));
   if (geometry.compare_exchange_strong(first, own) || first == own) return {};
@@ -51,7 +51,7 @@ void Flags::start_from(std::uint64_t rounds) {
     word(offset) = static_cast<std::uint32_t>(rounds);
 }
 
-/// begun() is looked at first: what the others are compared with does not grow in between.
+/// Reads begun() first, so that the value with which the others are compared does not grow in between.
 bool Flags::is_running() const {
   const std::uint32_t end = load(windows_.begun(rank_));
   return is_behind(load(windows_.uploaded(rank_)), end) || is_behind(load(windows_.downloaded(rank_)), end);

@@ -10,36 +10,36 @@
 
 namespace strait::copy_engine {
 
-/// One rank's view of the words of the shared memory, and of how far its own streams have been told to go.
+/// One rank's view of the words in the shared memory, and of how many rounds its own streams have been given.
 class Flags {
  public:
-  /// `host`: windows.size_bytes() of shared memory, zeroed before the first rank came.
+  /// `host`: windows.size_bytes() of shared memory, which must be zeroed before the first rank uses it.
   Flags(const StagedWindows& windows, std::uint32_t rank, std::byte* host)
       : windows_(windows), rank_(rank), host_(host) {}
 
   const StagedWindows& windows() const { return windows_; }
 
-  /// Writes down, or compares with what another rank has written down, all that ranks must agree on.
+  /// Stores the parameters that must be equal on all ranks, or compares them with those that another rank has stored.
   Status agree(const StagedOptions& options);
 
-  /// Brings every word that a stream of this rank may wait for to what it waits for, now and for all that it has been
-  /// told until now. A stream of another rank that still runs may write a lower value afterwards: to be repeated until
-  /// this rank's streams are idle. What they carry is worthless from here on.
+  /// Raises every word that a stream of this rank may wait for to the value it waits for, including all waits enqueued
+  /// so far. A stream of another rank that still runs may write a lower value afterwards, so this must be repeated
+  /// until this rank's streams are idle. The data that they carry is worthless from then on.
   void release_waits();
 
-  /// Rounds that this rank's operations have taken up to now.
+  /// Returns the number of rounds of this rank's operations so far.
   std::uint64_t rounds() const { return rounds_.load(std::memory_order_relaxed); }
   void add_rounds(std::uint64_t rounds) { rounds_.fetch_add(rounds, std::memory_order_relaxed); }
 
-  /// As if this rank had done that many rounds.
+  /// Sets the counters as if this rank had done that many rounds.
   void start_from(std::uint64_t rounds);
 
-  /// Whether this rank's streams have come to an operation, and not to its end.
+  /// Returns whether this rank's streams have reached an operation, but not its end.
   bool is_running() const;
-  /// Another number than before when streams of any rank have got on. No operation goes on for ever without this rank:
-  /// the others need its uploads, or their slots back.
+  /// Returns a number that changes whenever the streams of any rank progress. If this rank stalls, so do the others
+  /// soon, because they need its uploads or the slots that it frees.
   std::uint32_t progress() const;
-  /// Of the others the rank that is furthest behind.
+  /// Returns that of the other ranks which is furthest behind.
   std::uint32_t last_rank() const;
 
  private:

@@ -11,23 +11,25 @@
 
 namespace strait::copy_engine {
 
-/// Before a call: a kernel before it may have given up at its deadline, of which only its own GPU knows so far. What it
-/// left behind must not go to peers, who would take it for a result, before all ranks know that the communicator has
-/// failed. (Kernels that come behind such a one end at once.)
+/// Holds a call back if an earlier kernel has given up at its deadline, which at first only that kernel's GPU knows.
+/// Peers must not get what the kernel left behind, which they would take for a result, before all ranks know that the
+/// communicator has failed. (Later kernels on that GPU end at once.)
 class Gate {
  public:
-  /// Always open.
+  /// Creates a gate that is always open.
   Gate() = default;
-  /// `word`: kernels write 1 there to shut it. As this process and its device address it; kept by the caller.
+  /// `word` is set to 1 by kernels to close the gate. It is in memory that this process and its device address alike,
+  /// and is kept by the caller.
   Gate(std::unique_ptr<StreamDriver> driver, std::uint32_t* word) : driver_(std::move(driver)), word_(word) {}
 
-  /// What comes next on the stream waits while it is shut.
+  /// Makes what comes next on the stream wait while the gate is closed.
   Status hold(StreamDriver::Stream stream) {
     if (word_ == nullptr) return {};
     const MemoryOperation wait{.kind = MemoryOperation::Kind::wait_equal, .word = word_, .value = 0};
     return driver_->operate(std::span(&wait, 1), stream);
   }
-  /// When the communicator has failed, again and again: a kernel that still runs may shut it once more.
+  /// Opens the gate. To be called repeatedly once the communicator has failed, because a kernel that still runs may
+  /// close it again.
   void open() {
     if (word_ != nullptr) std::atomic_ref(*word_).store(0, std::memory_order_release);
   }

@@ -10,14 +10,14 @@
 
 namespace strait::copy_engine {
 
-/// A stream of its own, and the memory operations that it is given at once.
+/// A stream, and a batch of memory operations that it is given with the next flush().
 struct Lane {
   StreamDriver::Stream stream = nullptr;
   StreamDriver::Event done = nullptr;
   std::vector<MemoryOperation> operations{};
-  std::vector<StreamDriver::Stream> others{};  ///< that have been this lane's, too
+  std::vector<StreamDriver::Stream> others{};  ///< earlier streams of this lane, which other captures may hold
 
-  /// Once or more.
+  /// Creates what does not exist yet. May be called repeatedly.
   Status open(StreamDriver& driver) {
     if (stream == nullptr) {
       STRAIT_ASSIGN(stream, driver.create_stream());
@@ -38,8 +38,9 @@ struct Lane {
     return (stream == nullptr || driver.is_idle(stream)) &&
            std::all_of(others.begin(), others.end(), [&](StreamDriver::Stream other) { return driver.is_idle(other); });
   }
-  /// What comes next waits for `begun`, of a stream in the capture of that number (0: none). A stream that has waited
-  /// for one in a capture belongs to it until it ends: what comes from elsewhere until then has another one.
+  /// Makes what comes next on this lane wait for `begun`, an event of a stream in that capture (0: no capture). A
+  /// stream that has waited for an event of a capture belongs to the capture until its end; meanwhile, calls outside of
+  /// this capture use another stream of the lane.
   Status fork(StreamDriver& driver, StreamDriver::Event begun, std::uint64_t capture_id) {
     const std::uint64_t now = capture_of(driver, stream);
     if (now != capture_id) STRAIT_TRY(change_stream(driver, now == 0, capture_id));
@@ -54,7 +55,7 @@ struct Lane {
     operations.clear();
     return given;
   }
-  /// What comes next on `to` waits for all that this was given.
+  /// Flushes, and makes what comes next on `to` wait for everything that this lane was given.
   Status join(StreamDriver& driver, StreamDriver::Stream to) {
     STRAIT_TRY(flush(driver));
     STRAIT_TRY(driver.record(done, stream));
@@ -62,13 +63,13 @@ struct Lane {
   }
 
  private:
-  /// The number of no capture where nothing can be known of it, as of one that an error has ended: until the user ends
-  /// it, too, the stream is of no use.
+  /// Returns the capture that a stream belongs to. If this cannot be determined, as after an error has invalidated the
+  /// capture, returns a number that no capture has: the stream is of no use until the user ends that capture, too.
   static std::uint64_t capture_of(StreamDriver& driver, StreamDriver::Stream stream) {
     const Result<StreamState> now = driver.look_at(stream);
     return now ? now->capture_id : ~std::uint64_t{0};
   }
-  /// To one of that capture if there is any; else to a free one, if this is none.
+  /// Switches to a stream that belongs to the capture, if there is one, otherwise to a free one (such as a new one).
   Status change_stream(StreamDriver& driver, bool is_free, std::uint64_t capture_id) {
     StreamDriver::Stream* free = is_free ? &stream : nullptr;
     for (StreamDriver::Stream& other : others) {

@@ -7,40 +7,42 @@
 
 namespace strait::copy_engine {
 
-/// Where the words of messages between ranks lie (PeerMessages): behind PeerWords, in the same memory, and likewise
-/// each rank has a region of those that its own streams wait for. Two ranks have some for each direction and lane,
-/// whoever else there is. Between messages every word is 0; each rank clears its own. Offsets are in bytes.
+/// The layout of the words by which messages between ranks are ordered (PeerMessages). They follow PeerWords in the
+/// same memory. As there, each rank has a region of those words that its own streams wait for. Each pair of ranks has
+/// its own words for each direction and lane. Between messages every word is 0; each rank clears its own. Offsets are
+/// in bytes.
 struct MessageWords {
   std::uint32_t ranks = 0;
 
   static constexpr std::uint32_t lanes = PeerWords::lanes;
 
-  /// Of the sender `rank`. The hash of the message that its stream has come to, which the host reads; it marks that it
-  /// has looked in the word behind.
+  /// In the sender `rank`'s region: the hash of the message that its stream has reached, for the host to read. In the
+  /// next word the host marks that it has looked.
   constexpr std::size_t sending(std::uint32_t rank, std::uint32_t to, std::uint32_t lane) const {
     return word(rank, to, lane, 0);
   }
-  /// The hash of the message that `to` is ready to receive.
+  /// In the sender's region: the hash of the message that `to` is ready to receive.
   constexpr std::size_t ready(std::uint32_t rank, std::uint32_t to, std::uint32_t lane) const {
     return word(rank, to, lane, 2);
   }
-  /// Chunks that `to` has taken out of its window, as far as the sender waits for that.
+  /// In the sender's region: the number of chunks that `to` has taken out of its window, as far as the sender waits for
+  /// this.
   constexpr std::size_t taken(std::uint32_t rank, std::uint32_t to, std::uint32_t lane) const {
     return word(rank, to, lane, 3);
   }
-  /// Of the receiver `rank`, as sending().
+  /// The counterpart of sending() in the receiver `rank`'s region.
   constexpr std::size_t receiving(std::uint32_t rank, std::uint32_t from, std::uint32_t lane) const {
     return word(rank, from, lane, 4);
   }
-  /// Chunks that `from` has put into the window.
+  /// In the receiver's region: the number of chunks that `from` has put into the window.
   constexpr std::size_t arrived(std::uint32_t rank, std::uint32_t from, std::uint32_t lane) const {
     return word(rank, from, lane, 6);
   }
-  /// Of all that ranks share, PeerWords included.
+  /// Returns the size of all shared words, including PeerWords.
   constexpr std::size_t size_bytes() const { return region(ranks); }
 
  private:
-  static constexpr std::uint32_t words = 8;  ///< of a peer and lane; cleared in pairs
+  static constexpr std::uint32_t words = 8;  ///< of each peer and lane; cleared in pairs
   constexpr std::size_t region(std::uint32_t rank) const {
     return PeerWords{ranks}.size_bytes() + sizeof(std::uint32_t) * words * lanes * kernels::max_ranks * rank;
   }

@@ -46,12 +46,12 @@ Status PeerCopies::prepare() {
   return {};
 }
 
-/// How many of `messages_` a call uses.
+/// Returns how many of `messages_` a call uses.
 std::size_t PeerCopies::message_lanes(const PeerTraffic& traffic, const Cut& cut) const {
   return traffic.is_passed_on ? setup_.ranks - 1 : std::min<std::size_t>(PeerWords::lanes, cut.chunks);
 }
 
-/// Which of them carries a chunk to the rank that is `after` this one.
+/// Returns which of them carries a chunk to the rank that is `after` ranks behind this one.
 std::size_t PeerCopies::message_lane(const PeerTraffic& traffic, std::uint32_t after, std::uint32_t chunk) const {
   return traffic.is_passed_on ? after - 1 : chunk % PeerWords::lanes;
 }
@@ -78,12 +78,12 @@ Status PeerCopies::enqueue(const CopyCall& call, std::uint32_t hash, StreamDrive
     part.count = std::min(most, call.count - first);
     part.send = static_cast<const std::byte*>(call.send) + offset;
     if (call.receive != nullptr) part.receive = static_cast<std::byte*>(call.receive) + offset;
-    STRAIT_TRY(enqueue_part(part, std::max(hash, 1u), stream));  // 0: none
+    STRAIT_TRY(enqueue_part(part, std::max(hash, 1u), stream));  // 0 means none
   }
   return {};
 }
 
-/// All ranks find alike.
+/// The result is the same on all ranks.
 bool PeerCopies::supports(const CopyCall& call) const {
   if (setup_.window_bytes == 0 || !PeerTraffic::supports(call)) return false;
   CopyCall part = call;
@@ -93,7 +93,7 @@ bool PeerCopies::supports(const CopyCall& call) const {
   return parts * chunks * (setup_.ranks - 1) <= most_chunks;
 }
 
-/// A rank's slice of a reduce finds room in the half of a window in which messages come.
+/// A rank's slice of a reduce must fit into that half of a window in which messages arrive.
 std::size_t PeerCopies::most_elements(const CopyCall& call) const {
   if (call.collective != Collective::reduce) return call.count;
   return setup_.window_bytes / 2 / grain_bytes * grain_bytes / size_bytes(call.type) * setup_.ranks;
@@ -105,8 +105,8 @@ Status PeerCopies::enqueue_part(const CopyCall& call, std::uint32_t hash, Stream
   if (traffic.adds() && traffic.sums == nullptr)
     traffic.place_sums(setup_.windows_here[call.root] + parts.messages_begin);
   STRAIT_TRY(begin(hash, stream));
-  // The kernel first: streams that share a hardware queue with it must not wait for it before it is there. They are
-  // forked from what comes before it, for it waits for them.
+  // The kernel is launched first: a stream that shares its hardware queue must not wait for it before it has been
+  // enqueued. The lanes fork from the point before the kernel, because the kernel waits for them.
   if (traffic.adds()) STRAIT_TRY(add(call, traffic, parts, stream));
   const std::vector<Lane*> lanes =
       lanes_of(PeerTraffic::has(traffic.contributions),
@@ -127,7 +127,7 @@ PeerCopies::Cut PeerCopies::cut_into(std::size_t bytes, std::size_t wanted_chunk
 
 PeerCopies::Cut PeerCopies::cut(const PeerTraffic& traffic) const {
   const std::size_t slots = depth * (traffic.sends_sums ? 2 : 1);
-  constexpr std::size_t most_of_add = std::size_t{1} << 30;  // which counts a chunk's bytes in 32 bits
+  constexpr std::size_t most_of_add = std::size_t{1} << 30;  // the kernel counts a chunk's bytes in 32 bits
   Cut parts = cut_into(traffic.longest_bytes, wanted_chunks,
                        std::min(setup_.window_bytes / slots / grain_bytes * grain_bytes, most_of_add));
   parts.messages_begin = traffic.sends_sums ? depth * parts.chunk_bytes : 0;
@@ -143,7 +143,7 @@ Status PeerCopies::begin(std::uint32_t hash, StreamDriver::Stream stream) {
   return setup_.driver->record(begun_, stream);
 }
 
-/// The waits for the others go to the driver with what a lane waits for next.
+/// The waits for the other ranks are given to the driver together with what a lane waits for next.
 Status PeerCopies::fork(std::uint32_t hash, StreamDriver::Stream from, std::span<Lane* const> lanes) {
   STRAIT_ASSIGN(const StreamState calls, setup_.driver->look_at(from));
   for (Lane* lane : lanes) {
@@ -162,7 +162,7 @@ Status PeerCopies::join(std::span<Lane* const> lanes, StreamDriver::Stream to) {
   return {};
 }
 
-/// Every write costs time of its own: only what this call has used is cleared.
+/// Every write takes time, so only words that this call has used are cleared.
 Status PeerCopies::end(const PeerTraffic& traffic, StreamDriver::Stream stream) {
   const std::uint32_t own = setup_.rank, ranks = setup_.ranks;
   Lane on{.stream = stream};
@@ -181,7 +181,7 @@ Status PeerCopies::end(const PeerTraffic& traffic, StreamDriver::Stream stream) 
     if (peer != own)
       on.operations.push_back(
           {.kind = MemoryOperation::Kind::clear_pair, .word = setup_.contributed_here[peer], .value = 0});
-  clear(on, words_.done(own, 0), ranks);  // last: running() among them
+  clear(on, words_.done(own, 0), ranks);  // last, because running() is one of them
   return flush(on);
 }
 
@@ -203,8 +203,8 @@ Status PeerCopies::add(const CopyCall& call, const PeerTraffic& traffic, const C
   return setup_.launch(call, add, stream);
 }
 
-/// Contributions go ahead of sums, and both of what is pulled, but no command is enqueued before one that it waits for,
-/// on this rank or another: on streams that share one hardware queue that would never end.
+/// Contributions run ahead of sums, and both run ahead of pulls. But no command is enqueued before one that it waits
+/// for, on this rank or another, because on streams that share one hardware queue that would deadlock.
 Status PeerCopies::move(const PeerTraffic& traffic, const Cut& cut) {
   constexpr std::uint32_t sums_after = depth / 2, pulls_after = depth / 2 + 1;
   const PeerTraffic::Span &own_from = traffic.sends[setup_.rank], &own_to = traffic.receives[setup_.rank];
@@ -213,7 +213,7 @@ Status PeerCopies::move(const PeerTraffic& traffic, const Cut& cut) {
         setup_.driver->copy({.to = own_to.data, .from = own_from.data, .row_bytes = own_from.bytes}, pulls_[1].stream));
   const std::uint32_t lag = traffic.relayed ? 1 : 0;
   for (std::uint32_t step = 0; step < cut.chunks + pulls_after + lag; ++step) {
-    // Chunks of a number that there is not are left out.
+    // Chunk numbers beyond the last one are ignored.
     STRAIT_TRY(push(Kind::contribution, traffic, cut, step));
     if (traffic.relayed && step >= sums_after) STRAIT_TRY(pull(traffic, cut, step - sums_after, true));
     if (step >= sums_after + lag) STRAIT_TRY(push(Kind::message, traffic, cut, step - sums_after - lag));
@@ -222,7 +222,7 @@ Status PeerCopies::move(const PeerTraffic& traffic, const Cut& cut) {
   return {};
 }
 
-/// To one peer after the other, each rank beginning with the one after it: no two of them hit one link.
+/// Sends to one peer after the other. Each rank begins with the rank after it, so no two use the same link at once.
 Status PeerCopies::push(Kind kind, const PeerTraffic& traffic, const Cut& cut, std::uint32_t chunk) {
   const bool contributes = kind == Kind::contribution;
   const PeerTraffic::Spans& spans = contributes ? traffic.contributions : traffic.sends;
@@ -233,7 +233,7 @@ Status PeerCopies::push(Kind kind, const PeerTraffic& traffic, const Cut& cut, s
     const PeerTraffic::Span piece = spans[peer].chunk(cut.chunk_bytes, chunk);
     std::byte* const window = setup_.windows_there[peer] + (contributes ? 0 : cut.messages_begin);
     Lane& lane = contributes ? contributions_[parity] : messages_[message_lane(traffic, k, chunk)];
-    if (chunk >= depth) {  // the slot's last chunk must be out of it
+    if (chunk >= depth) {  // the slot's previous chunk must have been taken out
       const std::uint32_t out = chunk - depth + 1;
       wait_for(lane, contributes ? words_.added(own, peer) : words_.taken(own, peer, parity), out);
     }
@@ -252,14 +252,14 @@ Status PeerCopies::push(Kind kind, const PeerTraffic& traffic, const Cut& cut, s
   return {};
 }
 
-/// `relayed`: what is to be passed on, else all the rest.
+/// `relayed`: pulls what is to be passed on, otherwise everything else.
 Status PeerCopies::pull(const PeerTraffic& traffic, const Cut& cut, std::uint32_t chunk, bool relayed) {
   const std::uint32_t own = setup_.rank, parity = chunk % PeerWords::lanes, slot = chunk % depth;
   Lane& lane = pulls_[parity];
   std::vector<RowCopy> copies;
   std::vector<std::uint32_t> peers;
   for (std::uint32_t k = 1; k < setup_.ranks; ++k) {
-    const std::uint32_t peer = (own + setup_.ranks - k) % setup_.ranks;  // as they send
+    const std::uint32_t peer = (own + setup_.ranks - k) % setup_.ranks;  // in the order in which they send
     if (!traffic.receives[peer].has_chunk(cut.chunk_bytes, chunk) || (traffic.relayed == peer) != relayed) continue;
     const PeerTraffic::Span piece = traffic.receives[peer].chunk(cut.chunk_bytes, chunk);
     const std::byte* const window = setup_.windows_here[peer] + cut.messages_begin;
@@ -289,7 +289,7 @@ void PeerCopies::tell(Lane& lane, std::uint32_t* word, std::uint32_t value) {
   lane.operations.push_back({.kind = MemoryOperation::Kind::write, .word = word, .value = value});
 }
 
-/// Of this rank's region, from an even word on.
+/// Clears words of this rank's region, in pairs; the first one must have an even number.
 void PeerCopies::clear(Lane& lane, std::size_t word, std::uint32_t words) const {
   for (std::uint32_t pair = 0; pair < words; pair += 2)
     lane.operations.push_back({.kind = MemoryOperation::Kind::clear_pair,
@@ -301,7 +301,7 @@ std::atomic_ref<std::uint32_t> PeerCopies::host_word(std::size_t word) const {
   return std::atomic_ref(*reinterpret_cast<std::uint32_t*>(setup_.host_words + word));
 }
 
-/// What begun() is waited for with is known only while the call runs, which is when it is waited for.
+/// The value for which streams wait in begun() is known only while the call runs, which is when they wait for it.
 void PeerCopies::release_waits() {
   const std::uint32_t own = setup_.rank;
   const std::uint32_t hash = host_word(words_.running(own)).load(std::memory_order_acquire);
@@ -321,8 +321,8 @@ void PeerCopies::release_waits() {
   }
 }
 
-/// What a peer has told this rank of the call with that hash. Who is done is ahead of all who are not, and who has
-/// begun it of all who have not.
+/// Measures what a peer has told this rank about the call with that hash. A peer that is done counts as ahead of all
+/// that are not, and one that has begun as ahead of all that have not.
 std::uint64_t PeerCopies::progress_of(std::uint32_t peer, std::uint32_t hash) const {
   constexpr std::uint64_t has_begun = std::uint64_t{1} << 40, is_done = std::uint64_t{1} << 50;
   const std::uint32_t own = setup_.rank;

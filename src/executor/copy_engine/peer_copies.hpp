@@ -19,41 +19,44 @@
 
 namespace strait::copy_engine {
 
-/// Large collectives of GPU ranks that write into one another's memory, one object a rank. Copy engines carry chunks
-/// into windows in the peers' memory, and from there to where they belong; of reductions a kernel of few thread blocks
-/// adds up what has come. Copies take no SM, and the kernel is launched before all else, so that it has its SMs early.
+/// Carries large collectives of GPU ranks that write into one another's memory; one object per rank. Copy engines copy
+/// chunks into windows in the peers' memory, and from there to their destination. For reductions a kernel of a few
+/// thread blocks adds up what has arrived. Copies use no SM, and the kernel is launched first, so that it gets its SMs
+/// early.
 ///
-/// Chunk k of a rank for a peer goes into slot k % depth of its window there. All chunks are in order by words
-/// (PeerWords) that streams and the kernel write and wait for; once enqueued, a call needs nothing of the host.
+/// Chunk k of a rank for a peer goes into slot k % depth of its window there. Words (PeerWords), which streams and the
+/// kernel write and wait for, order all chunks. Once enqueued, a call needs nothing from the host.
 ///
-/// All ranks meet twice in a call, by words. At its beginning a rank writes begun() to all others, and each of its
-/// lanes waits for all of theirs before it reaches for a peer. At its end, behind all its lanes and its kernel, it
-/// clears its begun(), writes done() to all others, waits for all of theirs, and clears all its other words. So no word
-/// is written before it is cleared, or cleared before it was seen:
-///  - What a rank writes to a peer in the middle of a call (the kernel too: it adds only what all peers have sent)
-///    comes after the peer's begun(), which comes after the peer cleared what the call before left; and before the
-///    rank's own done(), for which the peer waits before it clears.
-///  - begun() of the next call comes after the peer's done(), before which the peer has cleared that of this call.
-///  - done() of the next call comes after the peer's begun() of it, before which the peer has cleared that of this one.
-/// Every rank has a lane in every call, so all have seen every begun() when they clear it, also one that only receives.
-/// And a peer's windows are free when a call begins, for the peer was done with the one before.
-/// begun() bears a hash of the call and is waited for with equality, so that calls that differ never meet.
+/// All ranks meet twice in a call, by words. At the beginning a rank writes begun() to all others, and each of its
+/// lanes waits for begun() of all others before it accesses a peer. At the end, after all its lanes and its kernel, a
+/// rank clears its begun(), writes done() to all others, waits for done() of all others, and clears all its other
+/// words. So no word is written before it has been cleared, or cleared before it has been seen:
+///  - What a rank writes to a peer during a call (also by its kernel, which adds only what all peers have sent) comes
+///    after the peer's begun(), before which the peer has cleared the words of the previous call. It also comes before
+///    the rank's own done(), for which the peer waits before it clears the words.
+///  - begun() of the next call comes after the peer's done(), before which the peer has cleared begun() of this call.
+///  - done() of the next call comes after the peer's begun() of that call, before which the peer has cleared done() of
+///    this one.
+/// Every rank uses a lane in every call, even if it only receives, so all ranks have seen every begun() when they clear
+/// it. A peer's windows are free when a call begins, because the peer was done with the previous call. The value of
+/// begun() is a hash of the call, and is waited for with equality, so that different calls never meet.
 ///
-/// A reduce's sums have no output to lie in, but at the root. They lie where the root would put messages for this rank,
-/// of which there are none; a reduce of more than finds room there is made in several parts.
+/// In a reduce, only the root has an output in which sums can be kept. The other ranks keep theirs where messages from
+/// the root would arrive, because there are none. A reduce that does not fit there is done in several parts.
 ///
-/// What goes to peers goes through two lanes, in turns by chunks, and in each to one peer after the other, beginning
-/// with the rank after this one: an engine carries large copies one by one, and on a lane for each peer takes them in
-/// an order of its own, so that several ranks are at one peer's link while others lie idle. What a broadcast's ranks
-/// pass on comes when it comes, and so has a lane for each peer: no copy waits behind one whose chunk is late.
+/// Data for peers goes through two lanes, which chunks use in turn. In each lane it goes to one peer after the other,
+/// beginning with the rank after this one. An engine carries large copies one by one; with a lane for each peer it
+/// would choose the order itself, so that several ranks would use one peer's link while other links are idle. In a
+/// broadcast, data that a rank passes on has a lane for each peer, because its time of arrival is not known: no copy
+/// waits behind one whose chunk is late.
 ///
-/// Where peers' outputs are mapped here, windows are spared: between the two meetings everything goes straight to where
-/// it belongs (enqueue_in_place()), and mostly as a whole. In chunks goes
-///  - a broadcast to more than two ranks, whose parts their receivers pass on, so that no link carries more than once
-///  what the call is long;
-///  - an all-to-all in place: a rank saves a chunk of what it sends a peer in the window that this peer has here, tells
-///  it so, and sends it from there when the peer has saved the one that is written over. A slot is free when its lane
-///  has gone on.
+/// If peers' outputs are mapped here, windows are not needed: between the two meetings everything is copied directly to
+/// its destination (enqueue_in_place()), mostly as a whole. The following calls go in chunks:
+///  - a broadcast to more than two ranks, whose receivers pass their parts on, so that no link carries more than the
+///    length of the message;
+///  - an all-to-all in place: a rank saves a chunk of what it sends to a peer in the window that this peer has here,
+///    and tells the peer. It sends the chunk from there once the peer has saved the one that it overwrites. A slot is
+///    free again when its lane has proceeded.
 ///
 /// Calls are enqueued on the user's stream and return. All ranks make the same calls in the same order. One thread at a
 /// time calls enqueue().
@@ -62,80 +65,85 @@ class PeerCopies {
   /// By rank, as this device addresses them.
   using PeerAddresses = std::array<std::byte*, kernels::max_ranks>;
   static constexpr std::uint32_t depth = 4;
-  /// A message is cut into `wanted_chunks`, so that they overlap, if they are not smaller than this: what a chunk costs
-  /// besides its bytes is as much as the copy of some megabytes.
+  /// A message is cut into `wanted_chunks` chunks, so that they overlap, unless they would be smaller than this: the
+  /// fixed cost of a chunk is that of copying some megabytes.
   static constexpr std::size_t least_chunk_bytes = std::size_t{2} << 20;
   static constexpr std::size_t wanted_chunks = 4;
 
   struct Setup {
-    std::shared_ptr<StreamDriver> driver;  ///< of this rank's thread
+    std::shared_ptr<StreamDriver> driver;  ///< used by this rank's thread only
     std::uint32_t rank = 0;
     std::uint32_t ranks = 2;  ///< at least 2
     /// By rank, of `window_bytes`, as this device addresses them: this rank's window in the peer's memory, and the
-    /// peer's in this rank's. Kept by the caller, as all that follows.
+    /// peer's window in this rank's memory. Kept by the caller, like everything below.
     PeerAddresses windows_there{}, windows_here{};
-    std::size_t window_bytes = 0;  ///< 0: there are none, and calls are carried in place only
+    std::size_t window_bytes = 0;  ///< 0: there are no windows, and only calls in place are carried
     /// By rank, PeerWords::lanes words of device memory each, as this device addresses them: where this rank tells the
-    /// peer's kernel what it has contributed, and where the peer tells this rank's.
+    /// peer's kernel what it has contributed, and where the peer tells this rank's kernel.
     std::array<std::uint32_t*, kernels::max_ranks> contributed_there{}, contributed_here{};
-    /// PeerWords::size_bytes() of memory that all ranks share, zeroed before the first came: as this process sees it,
-    /// and as its device does.
+    /// PeerWords::size_bytes() of memory that all ranks share, zeroed before the first rank uses it: its address in
+    /// this process, and for its device.
     std::byte* host_words = nullptr;
     std::byte* device_words = nullptr;
-    /// Launches the kernel of Add, of which `ring` and `shares_done` are still to be filled in. The kernel needs no
-    /// deadline of its own: wait() is right about who is late.
+    /// Launches the kernel of Add, after filling in `ring` and `shares_done`. The kernel needs no deadline of its own,
+    /// because wait() tells which rank is late.
     std::function<Status(const CopyCall& call, kernels::Add add, StreamDriver::Stream stream)> launch;
-    /// Whether the communicator has failed; from any thread.
+    /// Returns whether the communicator has failed. Called from any thread.
     std::function<bool()> has_failed;
   };
   static Result<std::unique_ptr<PeerCopies>> open(Setup setup);
-  /// Waits for this rank's streams; after a failure of the communicator that is soon.
+  /// Waits until this rank's streams are idle, which after a failure of the communicator is soon.
   ~PeerCopies();
   PeerCopies(const PeerCopies&) = delete;
   PeerCopies& operator=(const PeerCopies&) = delete;
 
-  /// Chunks of a call to all peers, at most: of more the driver's queues would not hold the commands, and one thread
-  /// that drives several GPUs would wait for room in one rank's before it gives the next rank's anything.
+  /// The largest number of chunks of a call, to all peers together. With more, the driver's queues could not hold the
+  /// commands, and one thread that drives several GPUs would block on one rank's queue before it gives the next rank
+  /// any.
   static constexpr std::size_t most_chunks = 256;
   bool supports(const CopyCall& call) const;
-  /// Whether this could be enqueued in place: of which every rank knows where all outputs are if they are at the same
-  /// place on all ranks. A gather's is known to its root alone; that of a scatter's root is elsewhere if it is in
-  /// place.
+  /// Returns whether the call can be enqueued in place. This needs a collective in which every rank knows where all
+  /// outputs are, provided that they are at the same place on all ranks. Only the root knows where the output of a
+  /// gather is, and the output of a scatter's root is elsewhere if its call is in place.
   bool supports_in_place(const CopyCall& call) const;
-  /// Whether it would go in chunks that wait for those of others.
+  /// Returns whether in place the call would go in chunks that wait for those of other ranks.
   bool goes_in_chunks(const CopyCall& call) const;
 
-  /// The call must be one that is supported; `hash` is the same on all ranks that make the same call. After an error of
-  /// the driver this object is of no more use, and the outputs of all that was under way are undefined.
+  /// Enqueues a supported call. `hash` is the same on all ranks that make the same call. After an error of the driver
+  /// this object can no longer be used, and the outputs of all calls that were running are undefined.
   Status enqueue(const CopyCall& call, std::uint32_t hash, StreamDriver::Stream stream);
-  /// Likewise, of a call that supports_in_place(), into the peers' outputs. `hash` tells whose they are, too. An
-  /// all-to-all is in place on all ranks or on none; else they do not meet.
+  /// Enqueues a call that supports_in_place(), directly into the peers' outputs. `hash` must also identify these
+  /// outputs. An all-to-all is in place on all ranks or on none; otherwise the ranks do not meet.
   Status enqueue_in_place(const CopyCall& call, const PeerAddresses& outputs, std::uint32_t hash,
                           StreamDriver::Stream stream);
 
-  /// After a failure, from one thread, again and again: ends what this rank's streams wait for, those of calls that
-  /// were enqueued or captured before included. A peer's stream that still runs may write a lower value in between.
+  /// Ends the waits of this rank's streams, including those of calls enqueued or captured before. To be called
+  /// repeatedly after a failure, from one thread, because a peer's stream that still runs may write a lower value
+  /// meanwhile.
   void release_waits();
 
-  /// From one thread: since when nothing has moved of the call that this rank is at, and who is furthest behind.
+  /// Returns for how long the call that this rank's streams have reached has not progressed, and which rank is furthest
+  /// behind; nothing if there is no such call. From one thread.
   std::optional<Wait> wait();
 
  private:
   enum class Kind : std::uint8_t { contribution, message };
   using Lanes = std::vector<Lane>;
   static constexpr std::size_t grain_bytes = 4096;
-  /// How a call is cut.
+  /// How a call is cut into chunks.
   struct Cut {
     std::size_t chunk_bytes = 0;
-    std::uint32_t chunks = 0;        ///< of the longest message
-    std::size_t messages_begin = 0;  ///< in a window; contributions come first
+    std::uint32_t chunks = 0;  ///< number of chunks of the longest message
+    /// Offset of the message slots in a window; those of contributions come first.
+    std::size_t messages_begin = 0;
   };
 
-  /// What goes straight to where it belongs.
+  /// A call whose data is copied directly to its destination.
   struct Straight {
     PeerTraffic traffic;
-    PeerTraffic::Spans there;  ///< where what is sent to each peer belongs
-    bool saves = false;        ///< it is written over by what comes from there
+    PeerTraffic::Spans there;  ///< destination of what is sent to each peer
+    /// Whether it must be saved first, because data from that peer overwrites it.
+    bool saves = false;
     Cut cut{};
   };
 

@@ -1,4 +1,4 @@
-// Calls that go straight into the outputs of peers.
+// Calls that write directly into the outputs of peers.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -9,11 +9,11 @@
 namespace strait::copy_engine {
 namespace {
 
-/// The last chunk is passed on when the root has sent all: that costs as much time as a part of this many.
+/// The last chunk is passed on after the root has sent everything, which costs the time of one of this many parts.
 constexpr std::size_t wanted_relayed_chunks = 16;
-/// While one lane saves a chunk of this length the other one sends. Longer ones only begin later.
+/// While one lane saves a chunk of this length, the other lane sends. Longer chunks would only delay the beginning.
 constexpr std::size_t most_saved_bytes = std::size_t{16} << 20;
-/// To each peer; to all of them PeerCopies::most_chunks.
+/// For each peer. For all peers together the limit is PeerCopies::most_chunks.
 constexpr std::size_t most_saved_chunks = 128;
 
 bool is_written_over(const CopyCall& call) {
@@ -72,7 +72,7 @@ Status PeerCopies::enqueue_in_place(const CopyCall& call, const PeerAddresses& o
   STRAIT_TRY(fork(hash, stream, lanes));
   for (Lane* lane : lanes) STRAIT_TRY(flush(*lane));
   for (std::uint32_t chunk = 0; chunk < way.cut.chunks; ++chunk) {
-    // All are saved before any is waited for: streams may share a hardware queue.
+    // All chunks are saved before any is waited for, because streams may share a hardware queue.
     for (std::uint32_t k = 1; k < setup_.ranks && way.saves; ++k) STRAIT_TRY(save(way, k, chunk));
     for (std::uint32_t k = 1; k < setup_.ranks; ++k) STRAIT_TRY(place(way, k, chunk));
   }
@@ -84,7 +84,7 @@ Status PeerCopies::enqueue_in_place(const CopyCall& call, const PeerAddresses& o
   return end(told, stream);
 }
 
-/// What a peer is to write over.
+/// Saves a chunk that a peer will overwrite, and tells the peer.
 Status PeerCopies::save(const Straight& way, std::uint32_t after, std::uint32_t chunk) {
   const std::uint32_t own = setup_.rank, peer = (own + after) % setup_.ranks, parity = chunk % PeerWords::lanes;
   const PeerTraffic::Span piece = way.traffic.sends[peer].chunk(way.cut.chunk_bytes, chunk);

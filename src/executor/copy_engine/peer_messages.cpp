@@ -12,13 +12,13 @@ namespace {
 using Kind = MemoryOperation::Kind;
 constexpr auto look_every = std::chrono::microseconds(200);
 constexpr std::size_t grain_bytes = 4096;
-/// Of those that a message may have at once, on each lane.
+/// The number of slots of each lane.
 constexpr std::uint32_t slots = PeerMessages::depth / MessageWords::lanes;
-/// Steps by which a chunk is taken after it is sent. A rank thus fills all slots before it waits for what it receives,
-/// and waits for a slot after it has waited for all that frees it.
+/// The number of steps between sending and taking a chunk. So a rank fills all slots before it waits for what it
+/// receives, and waits for a slot after it has waited for everything that frees it.
 constexpr std::uint32_t take_after = PeerMessages::depth - 1;
 
-/// The place of a chunk among those of its lane, and how many there are.
+/// The index of a chunk among those of its lane, and how many there are.
 std::uint32_t place_of(std::uint32_t chunk) { return chunk / MessageWords::lanes; }
 std::uint32_t places_of(std::uint32_t chunks, std::uint32_t lane) {
   return (chunks - lane + MessageWords::lanes - 1) / MessageWords::lanes;
@@ -75,7 +75,7 @@ Status PeerMessages::enqueue(std::span<const Message> messages, StreamDriver::St
       return fail(Code::unsupported, "a message of " + std::to_string(message.bytes) + " bytes with rank " +
                                          std::to_string(message.peer) + " by copies between GPUs");
   STRAIT_TRY(setup_.driver->record(begun_, stream));
-  // Kernels first: streams that share a hardware queue with theirs must not wait before they are there.
+  // Kernels first: a stream that shares their hardware queue must not wait before they have been enqueued.
   if (beside) STRAIT_TRY(beside());
   std::vector<Lane*> lanes;
   STRAIT_TRY(fork(messages, stream, lanes));
@@ -85,7 +85,7 @@ Status PeerMessages::enqueue(std::span<const Message> messages, StreamDriver::St
   return {};
 }
 
-/// `lanes`: those that have something to do.
+/// `lanes` receives those lanes that have something to do.
 Status PeerMessages::fork(std::span<const Message> messages, StreamDriver::Stream from, std::vector<Lane*>& lanes) {
   STRAIT_ASSIGN(const StreamState calls, setup_.driver->look_at(from));
   for (const Message& message : messages) {
@@ -103,7 +103,7 @@ Status PeerMessages::fork(std::span<const Message> messages, StreamDriver::Strea
   return {};
 }
 
-/// The k-th that is sent is the k-th that is received.
+/// The k-th message that is sent is the k-th that is received.
 Status PeerMessages::copy_own(std::span<const Message> messages) {
   std::vector<const Message*> sent, received;
   for (const Message& message : messages)
@@ -118,14 +118,15 @@ Status PeerMessages::copy_own(std::span<const Message> messages) {
   return {};
 }
 
-/// What all ranks do in a group, in one order of all. Chunk c of the messages from one rank to another is sent in step
-/// c and taken `take_after` steps later; the next message begins, with its offer, when the last one is over. So both
-/// ranks know the steps, and whatever one of them waits for is in an earlier step of the other, or before it in the
-/// same one: offers wait for nothing, what is sent for an offer of its own step or one before, and for a slot that was
-/// freed in the step before; what is taken for what was sent.
+/// Returns this rank's acts of a group, in an order that is consistent among all ranks. Chunk c of the messages from
+/// one rank to another is sent in step c, and taken `take_after` steps later. The next message begins, with its offer,
+/// when the previous one is over. So both ranks know the steps, and whatever one of them waits for is in an earlier
+/// step of the other, or earlier in the same step. Offers wait for nothing. A send waits for an offer of the same step
+/// or an earlier one, and for a slot that was freed in the previous step. A take waits for the send.
 std::vector<PeerMessages::Act> PeerMessages::acts_of(std::span<const Message> messages) const {
   std::vector<Act> acts;
-  std::array<std::array<std::uint32_t, kernels::max_ranks>, 2> begins{};  // of the next message, by direction and peer
+  // First step of the next message, by direction and peer.
+  std::array<std::array<std::uint32_t, kernels::max_ranks>, 2> begins{};
   for (const Message& message : messages) {
     if (message.peer == setup_.rank) continue;
     const std::uint32_t from = message.sends ? setup_.rank : message.peer;
@@ -158,10 +159,10 @@ Status PeerMessages::carry_out(const Act& act) {
   return take(act);
 }
 
-/// On all lanes that the message has.
+/// Makes the offer on all lanes that the message uses.
 Status PeerMessages::offer(const Act& act) {
   const Message& message = *act.message;
-  const std::uint32_t own = setup_.rank, hash = std::max(message.hash, 1u);  // 0: none
+  const std::uint32_t own = setup_.rank, hash = std::max(message.hash, 1u);  // 0 means none
   for (std::uint32_t i = 0; i < std::min(chunks_of(message.bytes), MessageWords::lanes); ++i) {
     Lane& lane = receives_[message.peer][i];
     lane.add(Kind::write, word(words_.receiving(own, message.peer, i)), hash);
@@ -218,7 +219,7 @@ std::atomic_ref<std::uint32_t> PeerMessages::host_word(std::size_t offset) const
   return std::atomic_ref(*reinterpret_cast<std::uint32_t*>(setup_.host_words + offset));
 }
 
-/// What ready() is waited for with is known only while the message is under way, which is when it is waited for.
+/// The value for which a stream waits in ready() is known only while the message is under way, which is when it waits.
 void PeerMessages::release_waits() {
   const std::uint32_t own = setup_.rank;
   for (std::uint32_t peer = 0; peer < setup_.ranks; ++peer)
@@ -237,7 +238,8 @@ std::optional<std::chrono::milliseconds> PeerMessages::look(std::size_t under_wa
     return std::nullopt;
   }
   const std::size_t looked_at = under_way + sizeof(std::uint32_t);
-  if (host_word(looked_at).exchange(1, std::memory_order_relaxed) == 0) standstill.reset();  // another one than before
+  // Another message than before.
+  if (host_word(looked_at).exchange(1, std::memory_order_relaxed) == 0) standstill.reset();
   return standstill.look(progress);
 }
 

@@ -7,14 +7,14 @@ namespace {
 
 using Span = PeerTraffic::Span;
 
-/// Slices begin aligned if the buffer does, and are whole elements.
+/// Slices consist of whole elements, and are aligned if the buffer is.
 constexpr std::size_t grain_bytes = 16;
 
 Span part(const void* data, std::size_t offset, std::size_t bytes) {
   return {static_cast<std::byte*>(const_cast<void*>(data)) + offset, bytes};
 }
 
-/// Every rank adds up a slice, and sends the sum to all others, or of a reduce to the root.
+/// Every rank adds up a slice, and sends the sum to all others, or in a reduce to the root.
 PeerTraffic reduce_slices(const CopyCall& call, std::uint32_t rank, std::uint32_t ranks) {
   const bool all = call.collective == Collective::all_reduce, has_output = all || rank == call.root;
   const std::size_t bytes = call.count * size_bytes(call.type);
@@ -37,7 +37,7 @@ PeerTraffic reduce_slices(const CopyCall& call, std::uint32_t rank, std::uint32_
   return traffic;
 }
 
-/// Of more than two ranks: the root sends each of the others a slice, which passes it on.
+/// A broadcast among more than two ranks: the root sends a slice to each of the others, which passes it on.
 PeerTraffic broadcast(const CopyCall& call, std::uint32_t rank, std::uint32_t ranks) {
   const std::size_t bytes = call.count * size_bytes(call.type), owners = ranks - 1;
   const std::size_t slice = (bytes + owners * grain_bytes - 1) / (owners * grain_bytes) * grain_bytes;
@@ -64,7 +64,7 @@ PeerTraffic broadcast(const CopyCall& call, std::uint32_t rank, std::uint32_t ra
   return traffic;
 }
 
-/// The others: whole blocks of `count` elements.
+/// All other collectives: whole blocks of `count` elements.
 PeerTraffic blocks(const CopyCall& call, std::uint32_t rank, std::uint32_t ranks) {
   const std::size_t block = call.count * size_bytes(call.type);
   const bool is_root = rank == call.root;

@@ -11,9 +11,9 @@
 
 namespace strait::copy_engine {
 
-/// What one rank gives its peers in a call, and gets from them, where each writes into the others' memory.
+/// What one rank sends to its peers in a call and receives from them, if each writes into the others' memory.
 ///  - Contributions go to the peer that adds up that part of a reduction, in rank order.
-///  - Messages go to the peer's output; in an all-reduce and a reduce they are what the sender has added up.
+///  - Messages go to the peer's output. In an all-reduce and a reduce they are sums that the sender has computed.
 struct PeerTraffic {
   struct Span {
     std::byte* data = nullptr;
@@ -27,27 +27,32 @@ struct PeerTraffic {
   };
   using Spans = std::array<Span, kernels::max_ranks>;
 
-  Spans contributions;        ///< to each peer
-  Span addends;               ///< this rank's own contribution to what it adds up
-  std::byte* sums = nullptr;  ///< where that goes, of the same length; null: the caller finds a place (place_sums())
-  Spans sends, receives;      ///< messages to and from each peer; [own rank]: what is copied here
+  Spans contributions;  ///< to each peer
+  Span addends;         ///< this rank's own contribution to the part that it adds up
+  /// Destination of the sum, which has the length of `addends`; null: the caller chooses it (place_sums()).
+  std::byte* sums = nullptr;
+  /// Messages to and from each peer. At [own rank]: data that is copied within this rank.
+  Spans sends, receives;
   bool sends_sums = false;
-  bool is_passed_on = false;             ///< of a broadcast to several: each of them sends on what it gets of the root
-  std::optional<std::uint32_t> relayed;  ///< what comes from this rank is what is sent to the others, of a broadcast
-  std::size_t longest_bytes = 0;         ///< of any rank's messages and contributions: all ranks cut alike
+  /// Whether this is a broadcast to several ranks, each of which passes on what it receives from the root.
+  bool is_passed_on = false;
+  /// In a broadcast: the rank whose data this rank passes on to the others.
+  std::optional<std::uint32_t> relayed;
+  /// Length of the longest message or contribution of any rank, so that all ranks cut alike.
+  std::size_t longest_bytes = 0;
 
-  /// Whether copy engines can do it: they scale nothing.
+  /// Returns whether copy engines can carry the call. They cannot scale elements.
   static bool supports(const CopyCall& call);
-  /// Of a supported call with at least one element.
+  /// Returns the traffic of a supported call with at least one element.
   static PeerTraffic of(const CopyCall& call, std::uint32_t rank, std::uint32_t ranks);
 
   static bool has(const Spans& spans) {
     return std::any_of(spans.begin(), spans.end(), [](const Span& span) { return span.bytes != 0; });
   }
   bool adds() const { return addends.bytes != 0; }
-  /// What this rank adds up for another one lies there until it is sent.
+  /// Sets where the sum that this rank computes for another rank is kept until it is sent.
   void place_sums(std::byte* place);
-  /// Whether what comes from a peer is written over what goes to it.
+  /// Returns whether what is received from a peer overwrites what is sent to it.
   bool overwrites(std::uint32_t peer) const {
     return sends[peer].bytes != 0 && sends[peer].data == receives[peer].data;
   }

@@ -7,42 +7,47 @@
 
 namespace strait::copy_engine {
 
-/// Where the words lie by which ranks that copy into one another's memory (PeerCopies) tell how far they are: in host
-/// memory that all of them share, so that the host can end a stream's wait. Each rank has a region of those words that
-/// its own streams wait for; others write them. (What its kernel waits for lies in its GPU's memory, because it polls.)
-/// All count chunks of one call from 0, so that a captured call can be replayed: between calls every word is 0, and
-/// each rank clears its own (PeerCopies says when). Offsets are in bytes.
+/// The layout of the words by which ranks that copy into one another's memory (PeerCopies) tell their progress. They
+/// are in host memory that all ranks share, so that the host can end a stream's wait. Each rank has a region of those
+/// words that its own streams wait for, and that others write. (Words for which its kernel waits are in its GPU's
+/// memory, because the kernel polls them.) All words count the chunks of one call from 0, so that a captured call can
+/// be replayed: between calls every word is 0, and each rank clears its own (PeerCopies says when). Offsets are in
+/// bytes.
 struct PeerWords {
   std::uint32_t ranks = 0;
 
-  /// Chunks in flight between two ranks take turns on this many streams, each with a word of its own.
+  /// Chunks between two ranks alternate between this many streams, each of which has its own words.
   static constexpr std::uint32_t lanes = kernels::copy_lanes;
   static constexpr std::size_t region_bytes = 1024;
-  static constexpr std::uint32_t most = ~0u >> 1;  ///< what ends every wait but those for begun()
+  static constexpr std::uint32_t most = ~0u >> 1;  ///< ends every wait except those for begun()
 
   constexpr std::size_t region(std::uint32_t rank) const { return region_bytes * rank; }
-  /// Messages for this rank's output that `from` has put into its window. In place: chunks that `from` has put into
-  /// this rank's output to be passed on, or has saved of what this rank may write over.
+  /// The number of messages for this rank's output that `from` has put into its window. In place: the number of chunks
+  /// that `from` has put into this rank's output for it to pass on, or that `from` has saved so that this rank may
+  /// overwrite them.
   constexpr std::size_t arrived(std::uint32_t rank, std::uint32_t from, std::uint32_t lane) const {
     return word(rank, from * lanes + lane);
   }
-  /// This rank's messages that `by` has taken out of its window; of `by` == `rank`: what this rank is to pass on.
+  /// The number of this rank's messages that `by` has taken out of its window. With `by` == `rank`: the number of
+  /// chunks that this rank can pass on.
   constexpr std::size_t taken(std::uint32_t rank, std::uint32_t by, std::uint32_t lane) const {
     return word(rank, (kernels::max_ranks + by) * lanes + lane);
   }
-  /// Chunks of its slice that `by` has added up.
+  /// The number of chunks of its slice that `by` has added up.
   constexpr std::size_t added(std::uint32_t rank, std::uint32_t by) const {
     return word(rank, 2 * kernels::max_ranks * lanes + by);
   }
   /// The hash of the call that `peer` has begun.
   constexpr std::size_t begun(std::uint32_t rank, std::uint32_t peer) const { return word(rank, begun_word + peer); }
-  /// 1: `peer` is done with the call.
+  /// 1 if `peer` is done with the call.
   constexpr std::size_t done(std::uint32_t rank, std::uint32_t peer) const { return word(rank, done_word + peer); }
-  /// The hash of the call that is under way on this rank's streams, which write it; 0: none is. The host reads it.
+  /// The hash of the call that is running on this rank's streams, which write it; 0: none. The host reads it.
   constexpr std::size_t running(std::uint32_t rank) const { return done(rank, rank); }
-  /// Set by the host when it looks, and cleared with begun(): if it is gone, a call has come to its end since.
+  /// Set by the host when it looks, and cleared together with begun(). If the host finds it cleared, a call has ended
+  /// since it last looked.
   constexpr std::size_t looked_at(std::uint32_t rank) const { return begun(rank, rank); }
-  /// Messages that this rank has put into the window of `to`, where what comes from there is written over them.
+  /// The number of messages that this rank has put into the window of `to`, if what it receives from there overwrites
+  /// them.
   constexpr std::size_t sent(std::uint32_t rank, std::uint32_t to, std::uint32_t lane) const {
     return word(rank, sent_word + to * lanes + lane);
   }

@@ -11,8 +11,8 @@
 
 namespace strait::copy_engine {
 
-/// A collective on GPU ranks of one host. `count` is in elements, as the API counts for the collective; buffers are the
-/// device's, of any alignment. Where a rank's own block is at the same address in both, nothing is copied for it.
+/// A collective on GPU ranks of one host. `count` is in elements, as the API counts for the collective. Buffers are
+/// device memory of any alignment. If a rank's own block has the same address in both, it is not copied.
 struct CopyCall {
   Collective collective = Collective::all_reduce;
   DataType type = DataType::float32;
@@ -21,30 +21,30 @@ struct CopyCall {
   std::size_t count = 0;
   const void* send = nullptr;
   void* receive = nullptr;
-  std::uint32_t max_sms = 0;  ///< thread blocks that may add; 0: as the communicator says
+  std::uint32_t max_sms = 0;  ///< thread blocks that may do additions; 0: the communicator's setting
 };
 
-/// How a call that adds nothing up is cut into rounds, the same on all ranks, and what one rank copies in each. In a
-/// round every rank that has something to give fills its slot, and every rank that is to have something reads the
-/// others'. Of collectives whose buffers have a block a rank, a round takes a piece of every block.
+/// How a call that does not reduce is cut into rounds, the same on all ranks, and what one rank copies in each. In a
+/// round every rank that has data fills its slot, and every rank that receives data reads those of the others. If the
+/// collective's buffers have a block for each rank, a round covers a piece of every block.
 class Rounds {
  public:
   static bool supports(Collective collective);
-  /// Of a supported collective with at least one element.
+  /// The collective must be supported, with at least one element.
   Rounds(const CopyCall& call, const StagedWindows& windows, const StagedOptions& options, std::uint32_t rank);
 
   std::uint64_t count() const { return count_; }
   bool uploads(std::uint32_t rank) const;
   bool downloads(std::uint32_t rank) const;
 
-  /// At most two copies, appended; `window` is the shared memory as the device sees it.
+  /// Append at most two copies. `window` is the shared memory's address for the device.
   void append_uploads(std::uint64_t round, std::uint32_t slot, std::byte* window, std::vector<RowCopy>& copies) const;
   void append_downloads(std::uint64_t round, std::uint32_t slot, std::byte* window, std::vector<RowCopy>& copies) const;
-  /// This rank's own block, where it goes from one buffer to the other without leaving the device.
+  /// Appends the copy of this rank's own block between its buffers, which does not leave the device.
   void append_own(std::vector<RowCopy>& copies) const;
 
  private:
-  /// Whether an upload holds a piece for each rank, or the same for all.
+  /// Returns whether an upload contains a different piece for each rank, or the same for all.
   bool scatters() const {
     return call_.collective == Collective::all_to_all || call_.collective == Collective::scatter;
   }

@@ -52,7 +52,7 @@ bool StagedCopies::supports(const CopyCall& call) const {
   return Rounds::supports(call.collective) && call.count > 0 && rounds_of(call).count() <= most_rounds;
 }
 
-/// An operation that has ended between two looks has left its mark: words only grow.
+/// If an operation ended between two calls of this, progress() has changed, because words only grow.
 std::optional<Wait> StagedCopies::wait() {
   if (!flags_.is_running()) {
     standstill_.reset();
@@ -68,7 +68,7 @@ Status StagedCopies::enqueue(const CopyCall& call, StreamDriver::Stream stream) 
     return fail(Code::unsupported, std::string(name(call.collective)) + " of " + std::to_string(call.count) +
                                        " elements through host memory");
   const Operation operation{.rounds = rounds_of(call), .first_round = flags_.rounds()};
-  // First of all, so that every wait that is enqueued below can be released from now on.
+  // This comes first, so that release_waits() covers every wait that is enqueued below.
   flags_.add_rounds(operation.rounds.count());
   STRAIT_TRY(fork(stream));
   STRAIT_TRY(enqueue_rounds(operation));
@@ -76,9 +76,10 @@ Status StagedCopies::enqueue(const CopyCall& call, StreamDriver::Stream stream) 
   return down_.join(*setup_.driver, stream);
 }
 
-/// Uploads go ahead of downloads, but no command is enqueued before one that it waits for, on this rank or another: on
-/// streams that share one hardware queue that would never end. A lane's word for a round goes with its next command; so
-/// uploads may lead by two rounds less than there are slots. With less than three slots words cannot wait.
+/// Uploads run ahead of downloads. But no command is enqueued before one that it waits for, on this rank or another,
+/// because on streams that share one hardware queue that would deadlock. A lane's word for a round is written together
+/// with its next command, so uploads may lead by two rounds less than there are slots. With fewer than three slots the
+/// words must be written at once.
 Status StagedCopies::enqueue_rounds(const Operation& operation) {
   const std::uint64_t count = operation.rounds.count(), end = operation.first_round + count;
   const std::uint64_t lead = windows().depth < 3 ? 0 : windows().depth - 2;
@@ -97,7 +98,7 @@ Status StagedCopies::enqueue_rounds(const Operation& operation) {
   return flush(down_);
 }
 
-/// What must have happened before this rank's chunk of a slot may be written again: nobody needs it any more.
+/// Waits until no rank needs this rank's previous chunk in the slot any more, so that it may be overwritten.
 void StagedCopies::add_credit_waits(std::uint64_t round) {
   const std::uint64_t depth = windows().depth;
   if (round < depth) return;
@@ -128,7 +129,7 @@ Status StagedCopies::download(const Operation& operation, std::uint64_t round) {
   return {};
 }
 
-/// Not by Lane::fork(), which looks at the capture each time: there is none here.
+/// Does not use Lane::fork(), which queries the capture each time: there is none here.
 Status StagedCopies::fork(StreamDriver::Stream from) {
   StreamDriver& driver = *setup_.driver;
   STRAIT_TRY(driver.record(begin_, from));

@@ -17,59 +17,60 @@
 
 namespace strait::copy_engine {
 
-/// Large collectives, those that add nothing up, of GPU ranks that reach one another only through host memory, one
-/// object a rank. Copy engines carry chunks up to and down from slots in memory that all ranks of the host share. No SM
-/// is used. A rank writes what it has once, however many read it.
+/// Carries large collectives that do not reduce, for GPU ranks that reach one another only through host memory; one
+/// object per rank. Copy engines copy chunks to slots in memory that all ranks of the host share, and from there. No SM
+/// is used. A rank uploads its data once, however many ranks read it.
 ///
-/// Calls are enqueued on the user's stream and return; uploads and downloads run beside one another on two streams of
-/// this object, between what the user's stream did before and what it does next. All ranks make the same calls in the
-/// same order. Not for streams that are being captured. One thread at a time calls enqueue(), and may do so for several
-/// ranks, one call after the other.
+/// Calls are enqueued on the user's stream and return. Uploads and downloads run concurrently on two streams of this
+/// object, after the earlier work of the user's stream and before its later work. All ranks make the same calls in the
+/// same order. Streams must not be under capture. One thread at a time calls enqueue(); it may do so for several ranks,
+/// one call after the other.
 class StagedCopies {
  public:
-  /// Of a call. A driver whose queue is full, of about a thousand commands, would keep a thread that enqueues for
-  /// several ranks from giving the others theirs.
+  /// The largest number of rounds of a call. With more, a thread that enqueues for several ranks could block on a full
+  /// driver queue (about a thousand commands) before it has given the other ranks their part.
   static constexpr std::uint64_t most_rounds = 80;
 
   struct Setup {
     std::unique_ptr<StreamDriver> driver;
-    std::uint32_t rank = 0;   ///< among those of this host
+    std::uint32_t rank = 0;   ///< among the ranks of this host
     std::uint32_t ranks = 2;  ///< at least 2
-    /// Memory that all ranks of the host share, zeroed before the first of them opens, and kept by the caller while
-    /// this object lives: as this process sees it (at a page's boundary), and as its device does.
+    /// Memory that all ranks of the host share, zeroed before the first of them opens it, and kept by the caller as
+    /// long as this object lives: its address (page-aligned) in this process, and for its device.
     std::byte* host = nullptr;
     std::byte* device = nullptr;
-    std::size_t size_bytes = 0;  ///< bounds chunks and slots; the same on all ranks
+    std::size_t size_bytes = 0;  ///< limits chunks and slots; the same on all ranks
     StagedOptions options;
-    /// Whether the communicator has failed; from any thread, and as long as this object lives.
+    /// Returns whether the communicator has failed. Called from any thread, as long as this object lives.
     std::function<bool()> has_failed;
   };
-  /// Code::mismatch where another rank has opened the memory with other sizes or options.
+  /// Fails with Code::mismatch if another rank has opened the memory with other sizes or options.
   static Result<std::unique_ptr<StagedCopies>> open(Setup setup);
-  /// Waits for this rank's streams; after a failure of the communicator that is soon.
+  /// Waits until this rank's streams are idle, which after a failure of the communicator is soon.
   ~StagedCopies();
   StagedCopies(const StagedCopies&) = delete;
   StagedCopies& operator=(const StagedCopies&) = delete;
 
-  /// Collectives of equal counts that add nothing up, of any type, and of at most `most_rounds`. All ranks find alike.
-  /// Others, and empty ones, are for somebody else.
+  /// Returns whether this is a non-empty collective of equal counts that does not reduce, with at most `most_rounds`
+  /// rounds, of any type. The same on all ranks. Other calls must be carried some other way.
   bool supports(const CopyCall& call) const;
 
-  /// The call must be one that is supported, with buffers as the API wants them. After an error of the driver this
-  /// object is of no more use, and the outputs of all that was under way are undefined.
+  /// Enqueues a supported call; buffers are as in the API. After an error of the driver this object can no longer be
+  /// used, and the outputs of all calls that were running are undefined.
   Status enqueue(const CopyCall& call, StreamDriver::Stream stream);
 
-  /// After a failure, from any thread, again and again: ends what this rank's streams wait for, also for what was
-  /// enqueued before. A peer's stream that still runs may write a lower value in between.
+  /// Ends the waits of this rank's streams, including those enqueued before. To be called repeatedly after a failure,
+  /// from any thread, because a peer's stream that still runs may write a lower value in between.
   void release_waits() { flags_.release_waits(); }
 
-  /// From one thread: since when nothing has moved of the call that this rank is at, and who is furthest behind.
+  /// Returns for how long the call that this rank's streams have reached has not progressed, and which rank is furthest
+  /// behind; nothing if there is no such call. From one thread.
   std::optional<Wait> wait();
 
   const StagedWindows& windows() const { return flags_.windows(); }
 
-  /// Before the first call: counts as if `rounds` (a multiple of the slots) had been done before. For tests of counters
-  /// that wrap; the same on all ranks.
+  /// Sets the counters as if `rounds` rounds (a multiple of the number of slots) had been done. Before the first call,
+  /// the same on all ranks. For tests of counters that wrap.
   void start_from(std::uint64_t rounds);
 
  private:
@@ -77,7 +78,7 @@ class StagedCopies {
     Rounds rounds;
     std::uint64_t first_round = 0;
   };
-  /// With the copies that come after its memory operations.
+  /// A lane with the copies that follow its memory operations.
   struct CopyLane : Lane {
     std::vector<RowCopy> copies;
   };

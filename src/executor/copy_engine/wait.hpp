@@ -6,13 +6,13 @@
 
 namespace strait::copy_engine {
 
-/// For whoever looks after deadlines: how long a rank's copies have waited, and which of the others is furthest behind.
+/// For those who check deadlines: how long a rank's copies have waited, and which other rank is furthest behind.
 struct Wait {
   std::chrono::milliseconds duration{};
   std::uint32_t rank = 0;
 };
 
-/// How long a number that tells of progress has stood still, as far as who looks at it now and then can tell.
+/// Measures how long a number that indicates progress has not changed, from occasional samples.
 class Standstill {
  public:
   std::chrono::milliseconds look(std::uint64_t progress) {
@@ -21,7 +21,7 @@ class Standstill {
     seen_ = progress;
     return std::chrono::duration_cast<std::chrono::milliseconds>(now - *since_);
   }
-  /// The next look is the first.
+  /// Makes the next sample the first.
   void reset() { since_.reset(); }
 
  private:

@@ -24,15 +24,15 @@ constexpr int looks_between_clocks = 64;
 
 }  // namespace
 
-/// A thread, and what it is at.
+/// The state of one thread.
 struct LaneReducers::Worker {
   std::uint32_t index = 0;
   std::vector<Lane> lanes;
-  std::uint64_t first_lane_uses = 0;  ///< of lane 0 of this rank's GPU, before this reduction
+  std::uint64_t first_lane_uses = 0;  ///< uses of lane 0 by this rank's GPU before this reduction
   Reduction reduction;
-  std::uint64_t number = 0;  ///< of the reduction
-  bool has_told = false;     ///< that the GPU has begun it
-  Clock::time_point since;   ///< when it last found a chunk
+  std::uint64_t number = 0;  ///< number of the reduction
+  bool has_told = false;     ///< whether the thread has told that the GPU has begun it
+  Clock::time_point since;   ///< when the thread last found a chunk
   std::chrono::microseconds nap{0};
 };
 
@@ -108,7 +108,7 @@ void LaneReducers::work(std::uint32_t index) {
   }
 }
 
-/// Nothing at the end.
+/// Waits for the reduction of that number. Returns nothing if the threads are to end.
 std::optional<Reduction> LaneReducers::next(std::uint64_t number) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return stopping_ || aborted_ || first_ + reductions_.size() > number; });
@@ -116,7 +116,7 @@ std::optional<Reduction> LaneReducers::next(std::uint64_t number) {
   return reductions_[number - first_];
 }
 
-/// False: gave up.
+/// Returns false if the reduction was given up.
 bool LaneReducers::carry_out(Worker& worker) {
   const kernels::Message& message = worker.reduction.message;
   for (Lane& lane : worker.lanes) lane.round = 0;
@@ -148,7 +148,7 @@ bool LaneReducers::carry_out(Worker& worker) {
   return true;
 }
 
-/// Wakes the threads that sleep until then.
+/// Wakes the threads that sleep until the GPU has begun the reduction.
 void LaneReducers::note_begun(std::uint64_t number) {
   {
     const std::lock_guard lock(mutex_);
@@ -158,7 +158,7 @@ void LaneReducers::note_begun(std::uint64_t number) {
   changed_.notify_all();
 }
 
-/// Whether all GPUs have filled the lane's next slot, and none still reads the result slot's last use.
+/// Returns whether all GPUs have filled the lane's next slot, and have read the result slot's previous contents.
 bool LaneReducers::is_ready(const Lane& lane, std::uint16_t call_hash) const {
   const ReducerMemory& layout = setup_.layout;
   const std::uint64_t filled = kernels::slot_flag(lane.uses, call_hash);
@@ -172,7 +172,7 @@ bool LaneReducers::is_ready(const Lane& lane, std::uint16_t call_hash) const {
   return true;
 }
 
-/// Every message has chunks on lane 0.
+/// Lane 0 is sufficient, because every message has chunks on it.
 std::uint32_t LaneReducers::awaited_rank() const {
   std::uint64_t least = ~std::uint64_t{0};
   std::uint32_t last = setup_.rank;
@@ -256,14 +256,15 @@ bool LaneReducers::has_begun(const Worker& worker) {
   return begun_ > worker.number;
 }
 
-/// Until this rank's GPU has filled its first slot: the first thread looks, the others sleep until it has seen that.
+/// Waits until this rank's GPU has filled its first slot. The first thread polls, the others sleep until it has seen
+/// that.
 bool LaneReducers::wait_until_begun(const Worker& worker) {
   if (worker.index != 0) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return stopping_ || aborted_ || begun_ > worker.number; });
     return !stopping_ && !aborted_;
   }
-  // Of this call or, where others have been quick, a later use of the slot.
+  // The flag of this use of the slot, or of a later one if other threads have been faster.
   const std::uint64_t filled = kernels::slot_flag(worker.first_lane_uses, 0);
   const auto first = flag(setup_.layout.up(setup_.rank), 0, worker.first_lane_uses);
   while (first.load(std::memory_order_relaxed) < filled) {

@@ -9,10 +9,10 @@
 
 namespace strait::cpu_reducers {
 
-/// Where everything lies in the host memory by which the GPUs of a host hand chunks to CPU threads, which add them up.
-/// To a GPU's kernels the threads are a rank: each GPU has a ring of two ranks (kernels::Ring), itself (0) and the
-/// threads (1), over bulk slots. Their arenas are `up(rank)`, which the GPU writes, and `down(rank)`, which the threads
-/// do. The result slots of all the down arenas are the same memory: a sum is written once, and every GPU reads it.
+/// The layout of the host memory through which the GPUs of a host pass chunks to CPU threads that add them up. To a
+/// GPU's kernels the threads look like a rank: each GPU has a ring (kernels::Ring) of two ranks, itself (0) and the
+/// threads (1), with bulk slots. Its arenas are `up(rank)`, which the GPU writes, and `down(rank)`, which the threads
+/// write. The result slots of all down arenas are the same memory: a sum is written once, and every GPU reads it.
 /// Offsets are in bytes from the start of the memory.
 struct ReducerMemory {
   std::uint32_t ranks = 0;
@@ -21,13 +21,12 @@ struct ReducerMemory {
 
   static constexpr std::uint32_t gpu = 0, threads = 1;  ///< ranks of a GPU's ring
 
-  /// What is brought in a wire format is encoded runs of so many blocks, one after the other, and a chunk is whole
-  /// runs.
+  /// In a wire format, GPUs send consecutive encoded runs of this many blocks, and a chunk consists of whole runs.
   static constexpr std::uint32_t run_blocks = wire::granular_run_blocks;
   static constexpr std::size_t run_bytes(WireFormat format) { return wire::granular_run_bytes(format); }
 
-  /// As many lanes as a kernel takes blocks, or as have slots of 4 KB, each with little in flight: what is in flight
-  /// should be in the last-level cache, and no more than this is pinned in all.
+  /// As many lanes as a kernel has blocks, or, if memory is short, as have slots of 4 KB. Little is in flight on each
+  /// lane, because all that is in flight should stay in the last-level cache, and no more than this budget is pinned.
   static constexpr std::size_t budget_bytes = std::size_t{64} << 20;
   static constexpr ReducerMemory of(std::uint32_t ranks, std::size_t most_bytes = budget_bytes) {
     constexpr std::uint32_t most_lanes = 128, least_slot_bytes = 4 << 10, most_slot_bytes = 24 << 10;
@@ -38,7 +37,7 @@ struct ReducerMemory {
     const std::uint32_t slot_bytes = fair < most_slot_bytes ? static_cast<std::uint32_t>(fair) : most_slot_bytes;
     return {ranks, lanes, slot_bytes / kernels::piece_bytes * kernels::piece_bytes};
   }
-  /// An arena's counters and flags.
+  /// The counters and flags at the start of an arena.
   static constexpr std::size_t header_bytes =
       (kernels::flags_offset_bytes + kernels::max_lanes * kernels::slot_depth * sizeof(std::uint64_t) + 4095) / 4096 *
       4096;
@@ -46,7 +45,7 @@ struct ReducerMemory {
   constexpr std::size_t slots_bytes() const { return std::size_t{lanes} * kernels::slot_depth * slot_bytes; }
   constexpr std::size_t down(std::uint32_t rank) const { return rank * header_bytes; }
   constexpr std::size_t results() const { return ranks * header_bytes; }
-  /// In both arenas of a rank's ring.
+  /// The same in both arenas of a rank's ring.
   constexpr std::size_t slots_offset(std::uint32_t rank) const { return results() - down(rank); }
   constexpr std::size_t up(std::uint32_t rank) const {
     const std::size_t headers_before = std::size_t{ranks} * rank - rank * (rank - std::size_t{1}) / 2;

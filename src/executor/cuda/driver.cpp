@@ -5,7 +5,8 @@
 namespace strait::cuda {
 namespace {
 
-/// The oldest version of each call that does what is needed here; the headers' own may be newer than the driver.
+/// The requested version of each entry point: the oldest that does what is needed here, because the version in the
+/// headers may be newer than the driver.
 constexpr unsigned wanted_version = 12000;
 
 template <class F>

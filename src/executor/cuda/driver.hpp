@@ -7,8 +7,8 @@
 
 #include "base/error.hpp"
 
-/// The CUDA driver's calls that this library needs beyond the runtime's. Found at run time: a machine without a driver
-/// loads the library all the same.
+/// The CUDA driver's entry points that this library needs in addition to the runtime. They are looked up at run time,
+/// so the library also loads on a machine without a driver.
 namespace strait::cuda {
 
 struct Driver {
@@ -34,7 +34,7 @@ struct Driver {
   decltype(&cuGraphAddEventRecordNode) add_event_record_node;
   decltype(&cuCtxPushCurrent) push_context;
   decltype(&cuCtxPopCurrent) pop_context;
-  // As of CUDA 12.0; newer headers declare newer versions.
+  // Declared as of CUDA 12.0, because newer headers declare newer versions.
   CUresult(CUDAAPI* get_stream_context)(CUstream, CUcontext*);
   CUresult(CUDAAPI* get_context_device)(CUdevice*);
   CUresult(CUDAAPI* get_capture_info)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*, const CUgraphNode**,
@@ -42,9 +42,9 @@ struct Driver {
   CUresult(CUDAAPI* add_dependencies)(CUgraph, const CUgraphNode* from, const CUgraphNode* to, std::size_t count);
   CUresult(CUDAAPI* remove_dependencies)(CUgraph, const CUgraphNode* from, const CUgraphNode* to, std::size_t count);
 
-  /// The process's table, or why there is none.
+  /// Returns the process's table, or an error that says why there is none.
   static Result<const Driver*> instance();
-  /// "<what>: <the driver's text>".
+  /// Converts a driver result to a Status with the text "<what>: <the driver's text>".
   Status check(CUresult result, const std::string& what) const;
 };
 

@@ -8,7 +8,8 @@
 namespace strait::cuda {
 namespace {
 
-/// A shape as the driver takes it. Stays where it is made.
+/// A shape in the form in which the driver takes it. Cannot be copied, because the configuration points into the
+/// object.
 class LaunchConfig {
  public:
   LaunchConfig(const LaunchShape& shape, void* stream) {
@@ -36,7 +37,8 @@ class LaunchConfig {
   CUlaunchAttribute attributes_[2]{};
 };
 
-/// The default streams, the thread's own among them, are those of the device that is current. All others know theirs.
+/// Returns whether this is a default stream (also the per-thread one), which is that of the current device. All other
+/// streams belong to a device of their own.
 bool is_default(void* stream) {
   return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
@@ -48,7 +50,7 @@ Result<Launcher> Launcher::open(int device) {
   return Launcher(device, *driver);
 }
 
-/// Kernels that the driver knows by no context, so that this loads nothing.
+/// Returns the driver's handle of a kernel. Such handles belong to no context, so this does not load the kernel.
 Result<CUfunction> Launcher::function_of(const void* kernel) {
   if (const auto known = functions_.find(kernel); known != functions_.end()) return known->second;
   cudaKernel_t found = nullptr;

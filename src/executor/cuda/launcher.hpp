@@ -10,21 +10,24 @@ namespace strait::cuda {
 
 struct LaunchShape {
   std::uint32_t blocks, threads;
-  bool overlaps;                   ///< may begin while the kernel before it still runs
-  std::uint32_t memory_bytes = 0;  ///< of a block, besides what the kernel has in any launch
-  /// So many neighbours begin together, close to one another; from compute capability 9.0 on. Divides `blocks`.
+  /// Whether it may begin while the previous kernel still runs (programmatic dependent launch).
+  bool overlaps;
+  /// Dynamic shared memory of a block, in addition to what the kernel always has.
+  std::uint32_t memory_bytes = 0;
+  /// Number of neighbouring blocks in a cluster, which start together and close to one another; needs compute
+  /// capability 9.0. Must divide `blocks`.
   std::uint32_t cluster_blocks = 1;
 };
 
-/// Launches kernels of this library on one device: by the driver, which takes less of the host's time than the runtime
-/// does. One thread at a time.
+/// Launches kernels of this library on one device, through the driver, which takes less host time than the runtime.
+/// Used by one thread at a time.
 class Launcher {
  public:
   static Result<Launcher> open(int device);
-  /// `kernel`: as the runtime knows it, of one argument, to which that pointer points.
+  /// Launches a kernel that has one parameter, to which `argument` points. `kernel` is the runtime's handle.
   Status launch(const void* kernel, const void* argument, const LaunchShape& shape, void* stream);
-  /// Blocks that the device has room for at a time, if launches of a kernel have that shape; 0: it cannot cluster them
-  /// so.
+  /// Returns how many blocks the device can run at the same time if a kernel's launches have this shape; 0 if it does
+  /// not support such clusters.
   Result<std::uint32_t> most_blocks_at_once(const void* kernel, const LaunchShape& shape);
 
  private:

@@ -16,13 +16,14 @@ Status check(cudaError_t result, std::string_view what) {
 
 namespace {
 
-/// Blocks of MappedMemory that nobody uses, by size.
+/// Released blocks of MappedMemory, by size.
 struct MappedBlocks {
   std::mutex mutex;
   std::unordered_map<std::size_t, std::vector<void*>> free;
 
   static MappedBlocks& of_process() {
-    static auto* const blocks = new MappedBlocks;  // communicators may be let go of while the process ends
+    // Never destroyed: communicators may be destroyed while the process exits.
+    static auto* const blocks = new MappedBlocks;
     return *blocks;
   }
   void* take(std::size_t bytes) {
@@ -31,7 +32,7 @@ struct MappedBlocks {
     while (!some.empty()) {
       void* const block = some.back();
       some.pop_back();
-      cudaPointerAttributes attributes{};  // a device that was reset has forgotten it
+      cudaPointerAttributes attributes{};  // if the device was reset, the block is no longer known to it
       if (cudaPointerGetAttributes(&attributes, block) == cudaSuccess && attributes.type == cudaMemoryTypeHost)
         return block;
       cudaGetLastError();

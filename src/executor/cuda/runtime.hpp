@@ -13,15 +13,16 @@
 #include "base/own_thread.hpp"
 #include "executor/cuda/virtual_memory.hpp"
 
-/// The CUDA runtime's calls as Status, and its memory as RAII.
+/// CUDA runtime calls that return a Status, and RAII for its memory.
 namespace strait::cuda {
 
-/// "<what>: <CUDA's text>". Clears CUDA's record of the error. No text is made where there is no error.
+/// Converts a CUDA result to a Status with the text "<what>: <CUDA's text>". Clears CUDA's record of the error. Builds
+/// no text on success.
 Status check(cudaError_t result, std::string_view what);
 
-/// Makes a device current, and the one before it again. Costs next to nothing where it is current already. On a thread
-/// of Strait's own it stays: the one before it is whichever a new thread begins with, on which CUDA would make a
-/// context that nobody needs and that takes some hundred megabytes there.
+/// Makes a device current, and restores the previous one at the end of its lifetime. Costs almost nothing if the device
+/// is current already. On threads of Strait's own the device is not restored: the previous one is that with which any
+/// new thread begins, and CUDA would create a context on it that nobody needs and that takes some hundred megabytes.
 class DeviceGuard {
  public:
   explicit DeviceGuard(int device) {
@@ -41,14 +42,16 @@ class DeviceGuard {
   bool changed_ = false;
 };
 
-/// By a thread of Strait's own, before it asks CUDA anything: most questions make a context on the device that the
-/// thread has selected, which at first is 0. So every process of a host would have one there, of half a GB.
+/// Selects the device of a thread of Strait's own. Must precede its first CUDA call: most queries create a context on
+/// the selected device, which is initially device 0, so every process of a host would have a context of half a GB
+/// there.
 inline void begin_own_thread(int device) {
   is_own_thread = true;
   cudaSetDevice(device);
 }
 
-/// What any thread may do at any time must not spoil what another one captures.
+/// Sets the thread's capture mode to relaxed during its lifetime, so that CUDA calls that Strait makes on any thread at
+/// any time do not invalidate a stream capture of another thread.
 class RelaxedCapture {
  public:
   RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
@@ -60,27 +63,28 @@ class RelaxedCapture {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-/// Both for as long as it lives. A class whose members let go of what a device has holds one as its first member, empty
-/// until its destructor begins: then it lasts until the others are gone.
+/// A DeviceGuard and a RelaxedCapture for as long as it lives. A class whose members release device resources has one
+/// as its first member, in an optional that its destructor fills; so it lasts until the other members are destroyed.
 struct Undisturbing {
   explicit Undisturbing(int device) : guard(device) {}
   DeviceGuard guard;
   RelaxedCapture relaxed;
 };
 
-/// Zeroes memory of a device, on a stream of its own: waits for nothing else that the device does.
+/// Zeroes device memory, on a separate stream: waits for this, but for no other work of the device.
 Status clear(int device, void* memory, std::size_t size_bytes);
 
-/// Memory of a device. Neither to get it nor to let go of it waits for what runs on the device; with a driver that has
-/// no virtual memory interface, to let go does.
+/// Device memory. Neither allocating nor releasing it waits for work on the device, except that releasing does if the
+/// driver has no virtual memory interface.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  /// Zeroed. `peers`: other devices that reach it, too; enable_peer_access() must have been called for them.
+  /// Allocates zeroed memory. `peers` are other devices that can access it; enable_peer_access() must have been called
+  /// for them before.
   static Result<DeviceMemory> allocate(int device, std::size_t size_bytes, std::span<const int> peers = {});
   static Result<DeviceMemory> allocate_uncleared(int device, std::size_t size_bytes, std::span<const int> peers = {});
   ~DeviceMemory() {
-    if (plain_ != nullptr) cudaFree(plain_);  // of nothing it is a call, too, which captures may not like
+    if (plain_ != nullptr) cudaFree(plain_);  // even cudaFree(nullptr) is a call, which could invalidate a capture
   }
   DeviceMemory(DeviceMemory&& other) noexcept
       : allocation_(std::move(other.allocation_)),
@@ -101,8 +105,9 @@ class DeviceMemory {
   void* plain_ = nullptr;
 };
 
-/// Host memory that all devices reach at its own address. Zeroed. What is let go of is kept for the next of its size,
-/// and never freed: that would wait for all that runs on the process's devices, and hold its launches up meanwhile.
+/// Zeroed, pinned host memory that all devices access at its host address. Released memory is kept for the next
+/// allocation of the same size, and never freed: freeing would wait for all work on the process's devices, and would
+/// delay launches meanwhile.
 class MappedMemory {
  public:
   MappedMemory() = default;
@@ -122,13 +127,13 @@ class MappedMemory {
   std::size_t bytes_ = 0;
 };
 
-/// Loads these kernels onto the current device: what is loaded only at its first launch waits for kernels that run.
+/// Loads kernels onto the current device. A kernel that is loaded only at its first launch waits for running kernels.
 Status load_kernels(std::span<const void* const> kernels);
-/// The compute capability, times ten, that the code of a kernel was compiled for, of what the current device runs of
-/// it. A driver makes code for a device out of that for an older one, too, without what only newer ones can do.
+/// Returns the compute capability, times ten, for which the code that the current device runs of a kernel was compiled.
+/// A driver can also translate code for an older device, which then lacks the features of newer ones.
 Result<int> compiled_for(const void* kernel);
 
-/// Lets every device reach the memory of every other; fails with Code::unsupported and the pair where it cannot.
+/// Lets every device access the memory of every other. Fails with Code::unsupported, naming the pair, if one cannot.
 Status enable_peer_access(std::span<const int> devices);
 
 }  // namespace strait::cuda

@@ -45,7 +45,7 @@ Result<Allocation> Allocation::create(int device, std::size_t bytes, bool can_be
 
 Result<Allocation> Allocation::import(int fd) {
   STRAIT_ASSIGN(const Driver* const driver, Driver::instance());
-  // The driver takes the descriptor as the value of the pointer.
+  // The driver takes the descriptor in place of a pointer.
   auto* shared = reinterpret_cast<void*>(static_cast<std::uintptr_t>(fd));
   CUmemGenericAllocationHandle handle = 0;
   STRAIT_TRY(driver->check(driver->import_handle(&handle, shared, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),

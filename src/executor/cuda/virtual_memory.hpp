@@ -10,18 +10,19 @@
 #include "base/unique_fd.hpp"
 #include "executor/cuda/driver.hpp"
 
-/// Memory of the driver's virtual memory interface as RAII. Unlike cudaFree(), to let go of it waits for nothing and
-/// holds nobody's launches up: whoever does must know that no work uses it.
+/// Memory of the driver's virtual memory interface as RAII. Unlike cudaFree(), releasing it waits for nothing and
+/// delays no launches, so the owner must know that no work uses it any more.
 namespace strait::cuda {
 
-/// A reference to an allocation, which lives as long as anybody refers to it or maps it.
+/// A reference to an allocation, which exists as long as it is referenced or mapped anywhere.
 class Allocation {
  public:
   Allocation() = default;
   Allocation(const Driver& driver, CUmemGenericAllocationHandle handle) : driver_(&driver), handle_(handle) {}
-  /// At least `bytes` of the device. `can_be_shared`: by share().
+  /// Allocates at least `bytes` on the device. `can_be_shared`: share() may be called.
   static Result<Allocation> create(int device, std::size_t bytes, bool can_be_shared);
-  /// What share() gave, here or in another process. Reads the descriptor, leaves it open.
+  /// Returns a reference to the allocation whose descriptor share() has returned, here or in another process. The
+  /// descriptor stays open.
   static Result<Allocation> import(int fd);
   ~Allocation();
   Allocation(Allocation&& other) noexcept : driver_(std::exchange(other.driver_, nullptr)), handle_(other.handle_) {}
@@ -34,7 +35,7 @@ class Allocation {
   Result<UniqueFd> share() const;
   CUmemGenericAllocationHandle handle() const { return handle_; }
 
-  /// As many bytes as an allocation of at least so many has.
+  /// Returns the actual size of an allocation of at least `bytes`.
   static Result<std::size_t> rounded(int device, std::size_t bytes, bool can_be_shared);
 
  private:
@@ -42,11 +43,11 @@ class Allocation {
   CUmemGenericAllocationHandle handle_ = 0;
 };
 
-/// Addresses at which devices reach allocations, one behind the other.
+/// A range of addresses at which devices access one or several consecutive allocations.
 class AddressRange {
  public:
   AddressRange() = default;
-  /// `sizes_bytes`: of the allocations, whole. `devices`: that reach them.
+  /// `sizes_bytes`: the full sizes of the allocations. `devices`: the devices that get access.
   static Result<AddressRange> map(std::span<const Allocation> allocations, std::span<const std::size_t> sizes_bytes,
                                   std::span<const int> devices);
   ~AddressRange();

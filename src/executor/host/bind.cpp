@@ -1,4 +1,4 @@
-// Binding: a plan, a layout and a transport become a HostProgram.
+// Binding: makes a HostProgram of a plan, a layout and a transport.
 #include <algorithm>
 
 #include "executor/host/host_program.hpp"
@@ -19,7 +19,7 @@ Result<std::unique_ptr<HostProgram>> HostProgram::bind(const RankPlan& plan, con
   program->element_bytes_ = size_bytes(options.arithmetic.type);
   program->peers_.resize(plan.ranks);
 
-  // A wide slot holds as many elements in more bytes, so every slice shrinks to what fits.
+  // A wide slot needs more bytes for the same number of elements, so all slices shrink to what fits.
   const bool wide = has_wide_form(options.arithmetic.type) &&
                     (plan.wide_scratch ||
                      std::any_of(plan.links.begin(), plan.links.end(), [](const LinkEnd& end) { return end.wide; }));
@@ -64,7 +64,8 @@ Result<HostProgram::BoundStep> HostProgram::bind_step(const RankPlan& plan, cons
                              [&](const BoundOperand& to) { return to.wide == bound.sources.front().wide; });
   for (BoundOperand& to : bound.destinations)
     to.direct = bound.copies && to.kind == Operand::Kind::send && to.send->sends_from_anywhere();
-  // With one destination, and no other to wait for: by when the message was sent, all has been read that was there.
+  // Only with a single destination, for which nothing else must be waited for: when the message was sent, everything
+  // that was at its destination had been read.
   bound.takes_in = bound.copies && bound.sources.front().kind == Operand::Kind::receive &&
                    bound.sources.front().receive->receives_anywhere() && bound.destinations.size() == 1 &&
                    bound.destinations.front().kind == Operand::Kind::local;
@@ -126,15 +127,15 @@ Extent HostProgram::chunk_extent(Buffer buffer, std::uint32_t chunk) const {
 
 std::uint32_t HostProgram::slices_of(const BoundStep& step) const {
   if (!has_messages()) return layout_.slices;
-  std::size_t longest = 1;  // an empty send is a message too: it carries its signature
+  std::size_t longest = 1;  // an empty send is a message, too: its slot carries the signature
   for (const auto* operands : {&step.sources, &step.destinations})
     for (const BoundOperand& operand : *operands) longest = std::max(longest, operand.chunk.count);
   return static_cast<std::uint32_t>((longest + layout_.slice_elements - 1) / layout_.slice_elements);
 }
 
 void HostProgram::mark_streaming() {
-  // Going around the cache pays only for bytes that no later step reads: an output chunk that is a source anywhere, or
-  // any output at all when peers read outputs in place, stays in the cache.
+  // Non-temporal stores pay off only for bytes that no later step reads. An output chunk that is a source anywhere
+  // stays in the cache, and so do all outputs if peers read outputs in place.
   std::vector<std::size_t> read_offsets;
   for (const BoundLane& lane : lanes_)
     for (const BoundStep& step : lane.steps)

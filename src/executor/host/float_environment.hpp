@@ -8,9 +8,9 @@
 
 namespace strait::host {
 
-/// The default floating-point environment for as long as it lives. The thread's own settings may flush subnormals to
-/// zero (libraries built with -ffast-math do that at load time) or trap on NaN. Changing the control register is slow,
-/// so that is done only where it differs.
+/// Sets the default floating-point environment for the lifetime of the object. The thread's own settings may flush
+/// subnormals to zero (libraries built with -ffast-math do that at load time) or trap on NaN. Writing the control
+/// register is slow, so it is written only if its value differs.
 class DefaultFloatEnvironment {
  public:
   DefaultFloatEnvironment() : saved_(get()) {
@@ -25,6 +25,7 @@ class DefaultFloatEnvironment {
  private:
 #if defined(__x86_64__)
   static constexpr std::uint64_t default_control = 0x1f80;  // all exceptions masked
+  // The exception flags, which are no settings.
   static constexpr std::uint64_t sticky_flags = 0x3f;
   static std::uint64_t get() { return _mm_getcsr(); }
   static void set(std::uint64_t control) { _mm_setcsr(static_cast<unsigned>(control)); }

@@ -39,7 +39,7 @@ void HostProgram::go_on(BoundLane& lane) const {
   lane.ready = 0;
   const std::uint32_t slices = lane.steps[lane.step].slices;
   if (has_messages()) {
-    // A message is whole before the next one begins: the peer may post them one by one.
+    // A message is completed before the next one begins, because the peer may post them one by one.
     if (++lane.slice < slices) return;
     lane.slice = 0;
     lane.done = ++lane.step == lane.steps.size();
@@ -68,7 +68,7 @@ Result<bool> HostProgram::make_ready(BoundLane& lane, BoundStep& step) {
   return true;
 }
 
-/// Of a local operand; what lies in the user's memory is there.
+/// Finds the slice of a local operand. Without MessagePieces it is in the user's memory, and always available.
 bool HostProgram::find_piece(BoundOperand& operand, std::uint32_t slice) const {
   if (options_.pieces == nullptr || operand.kind != Operand::Kind::local) return true;
   operand.slot = options_.pieces->find(operand.chunk.offset, slice);
@@ -97,7 +97,7 @@ Result<bool> HostProgram::acquire(BoundStep& step, BoundOperand& operand, std::u
       return true;
     }
     case Operand::Kind::peer: {
-      // The signal that made this operand legal came after the peer's post, so the post must be there.
+      // The signal that made this operand legal came after the peer's post, so the post must be visible.
       auto& peer = peers_[operand.rank];
       if (!peer) {
         peer = transport_->peer_call(run_.sequence, operand.rank);
@@ -134,7 +134,7 @@ std::byte* HostProgram::address(const BoundOperand& operand, std::uint32_t slice
                                  : (operand.chunk.offset + slice * layout_.slice_elements) * element_bytes_;
   if (operand.buffer == Buffer::scratch) return scratch_.data() + offset;
   const bool input = operand.buffer == Buffer::input;
-  // Through integers: for extents that the caller gives, the base is null and the offset is the address.
+  // Computed with integers: if the caller gives the extents, the base is null and the offset is the address.
   std::uintptr_t base = 0;
   if (operand.kind == Operand::Kind::peer) {
     const PeerCall& peer = *peers_[operand.rank];
@@ -217,7 +217,8 @@ std::vector<std::uint32_t> HostProgram::awaited_ranks() const {
       ranks.push_back(step.waits[lane.ready].rank);
     } else if (lane.ready < waits + sources) {
       const BoundOperand& source = step.sources[lane.ready - waits];
-      if (source.kind != Operand::Kind::local) ranks.push_back(source.rank);  // else for a piece of its own
+      // Else it waits for a piece of its own rank.
+      if (source.kind != Operand::Kind::local) ranks.push_back(source.rank);
     } else if (lane.ready < waits + sources + step.destinations.size()) {
       const BoundOperand& send = step.destinations[lane.ready - waits - sources];
       if (send.kind != Operand::Kind::send) continue;

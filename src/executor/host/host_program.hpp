@@ -16,68 +16,74 @@
 
 namespace strait {
 
-/// What the elements of an operation are and what is done to them.
+/// The element type of an operation, and how elements are combined.
 struct Arithmetic {
   DataType type = DataType::uint8;
   ReduceOp op = ReduceOp::sum;
 };
 
-/// Where messages lie that their owner has piece by piece, a slice at a time: of one that is sent slices come, and of
-/// one that is received they go, in order.
+/// Access to messages whose memory becomes available slice by slice, in order: slices to be sent appear over time, and
+/// so does room for received ones.
 class MessagePieces {
  public:
   virtual ~MessagePieces() = default;
-  /// A slice's, the same at both ends of each message; at most the transport's slot_bytes.
+  /// Returns the size of a slice, the same at both ends of each message and at most the transport's slot_bytes.
   virtual std::size_t slice_bytes() const noexcept = 0;
-  /// Where that slice of the message is, or may be put; nullptr: not yet. Repeatable.
+  /// Returns where that slice of the message is, or where it may be put; nullptr if neither is possible yet. May be
+  /// called again.
   virtual std::byte* find(std::size_t message, std::uint32_t slice) noexcept = 0;
-  /// It has been sent, or is there.
+  /// Tells that the slice has been sent, or has been received.
   virtual void finish(std::size_t message, std::uint32_t slice) noexcept = 0;
 };
 
-/// A plan bound to links, a layout and a type on host memory: compiled once, run for every call of that shape. Runs
-/// without waiting: progress() does what can be done now, so that one thread can drive several programs.
-/// One run at a time.
+/// A plan bound to links, a layout and an element type in host memory. Compiled once, and run for every call of that
+/// shape, one run at a time. Never blocks: progress() does what is possible now, so that one thread can drive several
+/// programs.
 class HostProgram {
  public:
-  static constexpr std::size_t accumulator_bytes = 4;  ///< of f16, bf16 and fp8, the types whose wide form differs
+  /// Size of an accumulator of f16, bf16 and fp8, the types that accumulate in a wider type.
+  static constexpr std::size_t accumulator_bytes = 4;
 
   struct Options {
     Arithmetic arithmetic;
-    std::size_t count = 0;        ///< as the API counts
+    std::size_t count = 0;        ///< as the API counts (see Layout)
     std::size_t slice_bytes = 0;  ///< at most the transport's slot_bytes
-    bool stream_outputs = false;  ///< write outputs that nobody reads again around the cache
+    bool stream_outputs = false;  ///< write outputs that no step reads with non-temporal stores
     Simd simd = Simd::portable;
-    /// Chunks that are messages of their own (all-to-all-v, send/recv), by chunk: the caller gives their place, and
-    /// each step takes all the slices of its chunk, at least one, before the next step. Empty: the layout of the plan.
+    /// For calls in which chunks are messages of their own (all-to-all-v, send/recv): the messages, by chunk. The
+    /// caller gives their position, and each step runs for all slices of its chunk (at least one) before the next step.
+    /// Empty: the plan's layout applies.
     struct Message {
       Extent extent;
-      CallSignature signature;  ///< on its slots, instead of the run's
+      CallSignature signature;  ///< signature of its slots, instead of the run's
     };
     std::vector<Message> input_messages;
     std::vector<Message> output_messages;
-    /// For messages whose extents begin at their numbers, not at addresses. Outlives the program. Null: there are none.
+    /// For messages whose memory becomes available in pieces. The offset of such a message's extent is its number, not
+    /// an address. Must outlive the program. Null: there are none.
     MessagePieces* pieces = nullptr;
-    std::uint32_t averaged = 0;  ///< contributions that an average divides by; 0: as many as there are ranks
+    /// The number of contributions by which an average divides; 0: the number of ranks.
+    std::uint32_t averaged = 0;
   };
-  /// `transport` outlives the program.
+  /// `transport` must outlive the program.
   static Result<std::unique_ptr<HostProgram>> bind(const RankPlan& plan, const Options& options, Transport& transport);
 
   struct Run {
     const void* input = nullptr;
     void* output = nullptr;
-    std::uint64_t sequence = 0;  ///< under which peers posted their buffers
+    std::uint64_t sequence = 0;  ///< sequence number under which peers have posted their buffers
     CallSignature signature;
   };
   void start(const Run& run);
-  /// Advances every lane as far as it goes. An error ends the run.
+  /// Advances every lane as far as possible. An error ends the run.
   enum class State { idle, advanced, done };
   Result<State> progress();
 
-  /// Ranks that the lanes now wait for, lowest first; for messages and for deciding whether a death matters.
+  /// Returns the ranks that the lanes now wait for, in ascending order: for error messages, and for deciding whether
+  /// the death of a rank matters.
   std::vector<std::uint32_t> awaited_ranks() const;
 
-  /// Where a slot of another call arrived: the peer and its call, after progress() failed with Code::mismatch.
+  /// After progress() has failed with Code::mismatch: the peer whose slot or posted call has another signature.
   struct Foreign {
     std::uint32_t rank;
     CallSignature expected;
@@ -91,13 +97,14 @@ class HostProgram {
     Buffer buffer;
     bool wide = false;
     bool streaming = false;
-    bool direct = false;                 ///< a send from where the source lies, without a copy to the slot
-    std::uint32_t rank = 0;              ///< whose memory or slot this operand reads
-    std::vector<std::uint32_t> readers;  ///< of a send
+    /// Whether a send publishes the source where it lies, without a copy to the slot.
+    bool direct = false;
+    std::uint32_t rank = 0;              ///< rank whose memory or slot this operand reads
+    std::vector<std::uint32_t> readers;  ///< readers of a send's link
     SendLink* send = nullptr;
     ReceiveLink* receive = nullptr;
-    Extent chunk;               ///< whole chunk, in elements from the start of the buffer
-    std::byte* slot = nullptr;  ///< while acquired or reserved
+    Extent chunk;               ///< the whole chunk, in elements from the start of the buffer
+    std::byte* slot = nullptr;  ///< only while a slot is acquired or reserved
   };
   struct BoundWait {
     SignalWaiter* waiter;
@@ -112,13 +119,13 @@ class HostProgram {
     std::optional<CallSignature> signature;
     bool reduces = false;
     bool final = false;
-    bool copies = false;    ///< one source as it is
-    bool takes_in = false;  ///< what comes may arrive at its destination
+    bool copies = false;    ///< a single source, copied unchanged
+    bool takes_in = false;  ///< the received slice may be put directly into its destination
     std::uint32_t slices = 0;
   };
   struct BoundLane {
     std::vector<BoundStep> steps;
-    // Where the run stands: slice, step, and how many of the step's waits and operands are in hand.
+    // Progress of the run: slice, step, and how many of the step's waits and operands have been acquired.
     bool done = false;
     std::uint32_t slice = 0;
     std::uint32_t step = 0;
@@ -134,7 +141,7 @@ class HostProgram {
   void go_on(BoundLane& lane) const;
   Result<bool> make_ready(BoundLane& lane, BoundStep& step);
   Result<bool> acquire(BoundStep& step, BoundOperand& operand, std::uint32_t slice);
-  /// Nothing: there is no room yet.
+  /// Returns where a received slice is to be put, or nothing if there is no room yet.
   std::optional<std::span<std::byte>> place_of_received(BoundStep& step, std::uint32_t slice);
   bool find_piece(BoundOperand& operand, std::uint32_t slice) const;
   Status check_signature(const BoundStep& step, std::uint32_t rank, const CallSignature& seen);
@@ -156,10 +163,11 @@ class HostProgram {
   Transport* transport_ = nullptr;
   std::vector<BoundLane> lanes_;
   std::vector<std::byte> scratch_;
-  std::vector<std::optional<PeerCall>> peers_;  ///< calls of the peers whose memory this run has used
+  /// The posted calls of the peers whose memory this run has used, by rank.
+  std::vector<std::optional<PeerCall>> peers_;
   Run run_;
-  std::vector<ReduceSource> sources_;            ///< of the step being computed
-  std::vector<ReduceDestination> destinations_;  ///< likewise
+  std::vector<ReduceSource> sources_;            ///< sources of the step being computed
+  std::vector<ReduceDestination> destinations_;  ///< its destinations
   std::optional<Foreign> foreign_;
 };
 

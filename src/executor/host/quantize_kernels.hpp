@@ -5,8 +5,8 @@
 
 #include "base/wire_format.hpp"
 
-/// Between quantize.cpp and the kernels of one instruction set. As in reduce_kernels.hpp, data are plain: the kernels'
-/// files are compiled for newer processors.
+/// The interface between quantize.cpp and the kernels of one instruction set. It consists of plain data, for the reason
+/// given in reduce_kernels.hpp: the kernels' files are compiled for newer processors.
 namespace strait::host {
 
 struct EncodeCall {
@@ -18,20 +18,20 @@ struct EncodeCall {
 };
 
 struct DecodeCall {
-  void* elements;  ///< of accumulate: floats
+  void* elements;  ///< for `set` and `add`: floats
   std::size_t count;
   const std::uint8_t* payload;
   const float* scales;
 };
 
-/// Runs of `run_blocks` blocks each, one after the other: as many of each source, and of the result.
+/// `runs` consecutive runs of `run_blocks` blocks each, in every source and in the result.
 struct RecodeCall {
   const std::uint8_t* const* sources;
   std::size_t source_count;
   std::uint8_t* result;
   std::size_t run_blocks;
   std::size_t runs;
-  std::uint32_t divisor;  ///< of sums; 0: none
+  std::uint32_t divisor;  ///< divisor of the sums; 0: none
 };
 
 using EncodeKernel = void (*)(const EncodeCall&);
@@ -39,12 +39,12 @@ using DecodeKernel = void (*)(const DecodeCall&);
 using RecodeKernel = void (*)(const RecodeCall&);
 
 inline constexpr int wire_type_count = 3;
-/// Where a wire type stands in the tables.
+/// Returns the index of a wire type in the tables.
 constexpr int wire_type_index(DataType type) {
   return type == DataType::float32 ? 0 : type == DataType::bfloat16 ? 1 : 2;
 }
 
-/// By WireFormat (there are none for off).
+/// Kernels by WireFormat (the entries of `off` are empty).
 struct QuantizeTable {
   EncodeKernel encode[wire_format_count][wire_type_count];
   DecodeKernel decode[wire_format_count][wire_type_count];

@@ -58,7 +58,7 @@ host::Combine combination(ReduceOp op) {
   return host::Combine::sum;
 }
 
-/// Streaming stores are not ordered with the later store that announces them.
+/// Orders non-temporal stores before the later store that announces the data; without a fence they are not ordered.
 void fence_if_streaming(std::span<const ReduceDestination> destinations) {
 #if defined(__x86_64__)
   for (const ReduceDestination& destination : destinations)
@@ -99,7 +99,7 @@ void reduce(const ReduceCall& call, Simd simd) {
 
 void premultiply(DataType type, void* destination, const void* source, const void* scalar, std::size_t count,
                  Simd simd) {
-  alignas(64) std::array<std::byte, 4096> scalars;  // stays in the first-level cache
+  alignas(64) std::array<std::byte, 4096> scalars;  // stays in the L1 cache
   const std::size_t width_bytes = size_bytes(type);
   const std::size_t piece = scalars.size() / width_bytes;
   for (std::size_t i = 0; i < std::min(piece, count); ++i)
@@ -119,7 +119,7 @@ void premultiply(DataType type, void* destination, const void* source, const voi
 }
 
 void copy(std::span<const ReduceDestination> destinations, const void* source, std::size_t size_bytes, Simd simd) {
-  // Small enough that the piece of the source stays in the first-level cache while all destinations are written.
+  // Small enough for the piece of the source to stay in the L1 cache while all destinations are written.
   constexpr std::size_t piece_bytes = 4096;
   const std::size_t step_bytes = destinations.size() == 1 ? size_bytes : piece_bytes;
   for (std::size_t i = 0; i < size_bytes; i += step_bytes) {

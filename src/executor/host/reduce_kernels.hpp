@@ -6,11 +6,11 @@
 #include "base/types.hpp"
 #include "executor/host/reduce.hpp"
 
-/// Between reduce.cpp and the kernels of one instruction set.
+/// The interface between reduce.cpp and the kernels of one instruction set.
 namespace strait::host {
 
-/// A ReduceCall in plain data. The kernels' files are compiled for newer processors, so that they must not instantiate
-/// inline functions of the standard library: the linker might keep their copy of one for the whole program.
+/// A ReduceCall as plain data. The kernels' files are compiled for newer processors, so they must not instantiate
+/// inline functions of the standard library: the linker might use their copy of one in the whole program.
 struct KernelCall {
   const ReduceSource* sources;
   std::size_t source_count;
@@ -20,12 +20,12 @@ struct KernelCall {
   std::uint32_t divisor;  ///< 0: no division
 };
 
-/// How accumulators are combined; the other parts of a ReduceOp are in KernelCall.
+/// How accumulators are combined. The rest of a ReduceOp is expressed by KernelCall.
 enum class Combine : std::uint8_t { sum, prod, max, min };
 inline constexpr int combine_count = 4;
 
 using ReduceKernel = void (*)(const KernelCall&);
-/// Writes around the caches, without the closing fence.
+/// Copies with non-temporal stores, without the final fence.
 using StreamKernel = void (*)(void* destination, const void* source, std::size_t size_bytes);
 
 struct KernelTable {

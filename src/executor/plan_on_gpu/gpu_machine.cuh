@@ -7,10 +7,10 @@
 
 namespace strait::cuda {
 
-/// The Machine of a CUDA thread. Counters are released and acquired at system scope: the barriers around a step make
-/// the counter's release cover what the whole block wrote, and its acquire cover what the whole block then reads. A
-/// fixed number of threads makes the strides of bulk loads constants, which frees the registers of their addresses;
-/// `fixed_threads` == 0: as many as were launched.
+/// The Machine of a CUDA thread. Counters are released and acquired at system scope. Because of the barriers around a
+/// step, the release covers everything that the whole block has written, and the acquire everything that the whole
+/// block reads afterwards. A fixed number of threads makes the strides of bulk loads constants, which saves registers
+/// for addresses; `fixed_threads` == 0: as many threads as were launched.
 template <std::uint32_t fixed_threads>
 class GpuMachine {
  public:
@@ -50,8 +50,8 @@ class GpuMachine {
     *to = element;
   }
 
-  /// A vector access is a set of scalar ones to the memory model: each 64-bit word arrives whole, and carries its
-  /// epoch.
+  /// In the memory model a vector access is a set of scalar accesses: each 64-bit word arrives whole, and carries its
+  /// own epoch.
   static STRAIT_DEVICE Packets load_packets(const std::byte* from) {
     Packets packets;
     asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"

@@ -14,7 +14,7 @@ std::vector<Kernel> all_kernels() {
   return all;
 }
 
-/// Packs arrays into one upload.
+/// Packs several arrays into one upload.
 class Upload {
  public:
   template <class T>
@@ -151,7 +151,7 @@ Status Group::enqueue(const Operation& operation, std::span<const RankBuffers> b
   if (launch.layout.slices == 0) return {};
   std::uint32_t threads = max_threads;
   if (protocol == Protocol::packet) {
-    // More threads than units only make the barriers slower.
+    // More threads than units would only make the barriers slower.
     const std::size_t slice = std::min(launch.layout.slice_elements, launch.layout.chunk_elements);
     const std::size_t units = slice * size_bytes(operation.type) / unit_bytes / operation.blocks + 1;
     threads = static_cast<std::uint32_t>(std::clamp<std::size_t>((units + 31) / 32 * 32, 64, max_threads));

@@ -6,11 +6,11 @@
 #include "executor/plan_on_gpu/launch.hpp"
 #include "executor/plan_on_gpu/mover.hpp"
 
-/// The program of one thread of one block: what the kernel runs. Written against a Machine (gpu_machine.cuh; the unit
-/// tests have one of CPU threads), so that its logic is tested, also by the thread sanitizer, without a GPU.
+/// What one thread of one block of the kernel runs. A template over a Machine (gpu_machine.cuh; the unit tests have one
+/// made of CPU threads), so that its logic can be tested without a GPU, also under the thread sanitizer.
 namespace strait::cuda {
 
-/// A channel as this block sees it.
+/// The state of a channel for this block, in shared memory.
 struct BlockChannel {
   std::uint64_t base;
   std::uint64_t seen;
@@ -21,7 +21,7 @@ struct BlockChannel {
   std::uint32_t credit;
 };
 
-/// Shared memory of a block.
+/// The shared memory of a block.
 struct BlockMemory {
   FlatStep steps[max_lane_steps];
   FlatOperand operands[max_lane_operands];
@@ -52,8 +52,9 @@ class Interpreter {
   }
 
  private:
-  /// Two barriers a step: waits and addresses before the data, data before the posts. Resolving the next step beside
-  /// the posts is safe because nobody moves data between the second barrier and the next first one.
+  /// Each step has two barriers: one between waits and addresses on one side and the data on the other, and one between
+  /// the data and the posts. Resolving the next step concurrently with the posts is safe, because no thread moves data
+  /// between the second barrier of a step and the first barrier of the next.
   STRAIT_DEVICE bool run_step(std::uint32_t slice, std::uint32_t step_index) {
     const FlatStep& step = memory_.steps[step_index];
     slice_ = slice;
@@ -109,7 +110,7 @@ class Interpreter {
   STRAIT_DEVICE std::size_t slot_bytes() const {
     return std::size_t{program_.block_slot_bytes} * (protocol == Protocol::packet ? 2 : 1);
   }
-  /// Uses of the channel before this one, over all launches.
+  /// Returns the number of uses of the channel before this one, over all launches.
   STRAIT_DEVICE std::uint64_t sequence(const BlockChannel& channel, std::uint32_t ordinal) const {
     return channel.base + std::uint64_t{slice_} * channel.per_slice + ordinal;
   }
@@ -138,7 +139,7 @@ class Interpreter {
     }
   }
 
-  /// Writes where this block's part of each operand lies.
+  /// Computes where this block's part of each operand is.
   STRAIT_DEVICE void resolve(const FlatStep& step) {
     const std::uint32_t operands = step.sources + step.destinations;
     for (std::uint32_t i = machine_.thread(); i < operands; i += machine_.threads()) {
@@ -149,7 +150,7 @@ class Interpreter {
   }
 
   struct Part {
-    std::size_t offset;  ///< bytes from the start of the slice
+    std::size_t offset;  ///< in bytes from the start of the slice
     std::size_t bytes;
   };
   STRAIT_DEVICE Part part_of(const FlatStep& step) const {

@@ -5,10 +5,11 @@
 #include "base/types.hpp"
 #include "executor/plan_on_gpu/program.hpp"
 
-/// The kernels that are built: addresses for cudaLaunchKernel, whose one argument is a Launch.
+/// The compiled kernels, as addresses for cudaLaunchKernel. Each takes one Launch as its argument.
 namespace strait::cuda {
 
-inline constexpr std::uint32_t max_threads = 512;  ///< of a block; simple kernels run with exactly as many
+/// Threads of a block; kernels of the simple protocol have exactly this many.
+inline constexpr std::uint32_t max_threads = 512;
 
 struct Kernel {
   DataType type;

@@ -6,7 +6,8 @@
 #include "executor/plan_on_gpu/program.hpp"
 #include "plan/layout.hpp"
 
-/// What a launch adds to an uploaded program, and what a failed one leaves behind. Plain data, shared with the device.
+/// What a launch adds to an uploaded program, and what a failed launch leaves behind. Plain data, shared with the
+/// device.
 namespace strait::cuda {
 
 struct RankBuffers {
@@ -16,7 +17,7 @@ struct RankBuffers {
 
 enum class WaitFailure : std::uint32_t { none, timeout, aborted };
 
-/// In mapped host memory: which wait gave up first on a rank.
+/// Describes the first wait of a rank that gave up. In mapped host memory.
 struct ErrorRecord {
   WaitFailure failure = WaitFailure::none;  ///< written last
   std::uint32_t lane = 0;
@@ -29,15 +30,15 @@ struct ErrorRecord {
   std::uint64_t seen = 0;
 };
 
-/// In mapped host memory, one for a group of ranks.
+/// Shared by the host and all ranks of a group. In mapped host memory.
 struct Control {
   std::uint32_t abort = 0;
   ErrorRecord errors[max_ranks];
 };
 
-/// Device copies of the arrays of a RankProgram, and its constants.
+/// The constants of a RankProgram, and device copies of its arrays.
 struct DeviceProgram {
-  FlatLane lanes[max_lanes];  ///< by value, so that a kernel's first loads depend on no other
+  FlatLane lanes[max_lanes];  ///< by value, so that a kernel's first loads depend on no other load
   const FlatStep* steps = nullptr;
   const FlatOperand* operands = nullptr;
   const FlatItem* items = nullptr;
@@ -57,9 +58,9 @@ struct Launch {
   std::byte* arenas[max_ranks] = {};
   RankBuffers buffers[max_ranks];
   Control* control = nullptr;
-  std::uint64_t timeout_ns = 0;  ///< of every single wait
+  std::uint64_t timeout_ns = 0;  ///< limit of each single wait
   Layout layout;
-  std::uint32_t blocks = 1;  ///< of each lane
+  std::uint32_t blocks = 1;  ///< thread blocks of each lane
 };
 
 }  // namespace strait::cuda

@@ -14,28 +14,28 @@
 #define STRAIT_UNROLL
 #endif
 
-/// Moves and reduces one block's part of one step, whatever its operands are made of.
+/// Moves and reduces one block's part of one step, between any buffers and slots.
 namespace strait::cuda {
 
 struct alignas(16) Unit {
   std::uint32_t words[4];
 };
 
-/// A Unit on its way: each 64-bit word holds 32 bits of data below 32 bits of epoch, and is written and read whole.
+/// A Unit in transit: each 64-bit word has 32 bits of data below 32 bits of epoch, and is written and read whole.
 struct alignas(16) Packets {
   std::uint64_t words[4];
 };
 inline constexpr std::size_t packets_bytes = sizeof(Packets);
 
-/// A short message leaves the rest of its slot as it was, and an epoch has 32 bits: once in this many uses of a channel
-/// (and at the first ones, when memory is zero) the writer fills its slots to the end, so that no stale packet ever
-/// bears the epoch that is waited for.
+/// How often a writer fills its slots to the end: at the first uses of a channel, when memory is zero, and then once in
+/// this many uses. A short message leaves the rest of its slot unchanged, and an epoch has 32 bits; without filling, a
+/// stale packet could have the epoch that is waited for.
 inline constexpr std::uint64_t packet_fill_period = std::uint64_t{1} << 30;
 
-/// Where one block's part of an operand lies.
+/// Where one block's part of an operand is.
 struct PlacedOperand {
   std::byte* address;
-  std::uint32_t epoch;  ///< packets: what this slot's bear
+  std::uint32_t epoch;  ///< packets: the epoch of this use of the slot
   std::uint16_t channel;
   bool packet;
   bool fill;  ///< packets: write the slot to its end
@@ -46,7 +46,7 @@ struct MoverMemory {
   std::size_t bytes;
 };
 
-/// How long a thread goes on polling. Looks at the abort word (over PCIe) and the clock only now and then.
+/// Decides how long a thread polls. Checks the abort word (over PCIe) and the clock only once in a while.
 class Patience {
  public:
   template <class M>
@@ -86,7 +86,7 @@ class Mover {
     aligned_ = bits % unit_bytes == 0;
   }
 
-  /// False: a packet did not arrive; see failure().
+  /// Returns false if a packet did not arrive; see failure().
   STRAIT_DEVICE bool run() {
     bool arrived = true;
     if (!step_.reduces) {
@@ -109,15 +109,15 @@ class Mover {
   STRAIT_DEVICE const PlacedOperand& failed_operand() const { return memory_.operands[failed_]; }
 
  private:
-  /// The reduction of a unit so far; of a copy, the unit itself.
+  /// The partial sum of a unit; in a copy, the unit itself.
   struct Sum {
     Accumulator values[elements_per_unit];
     Unit copied;
   };
 
-  static constexpr int many = 0;  ///< sources: any number
+  static constexpr int many = 0;  ///< any number of sources
 
-  /// `batch`: units that a thread of stream() has in flight.
+  /// `batch`: number of units that a thread of stream() has in flight.
   template <int sources, int batch, bool reduces>
   STRAIT_DEVICE bool run_with() {
     std::uint32_t done = 0;
@@ -132,7 +132,7 @@ class Mover {
     return walk<sources, reduces>(done);
   }
 
-  /// Calls `add_group.template operator()<width>(first)` for groups of sources that are loaded together.
+  /// Calls `add_group.template operator()<width>(first)` for each group of sources that are loaded together.
   template <int sources, class F>
   STRAIT_DEVICE bool for_groups(F&& add_group) const {
     if constexpr (sources != many) {
@@ -146,7 +146,8 @@ class Mover {
     }
   }
 
-  /// Whole units [first, end) of aligned memory: many loads in flight before the first use. All batches are full.
+  /// Processes the whole units [first_unit, end) of aligned memory, with many loads in flight before the first use. The
+  /// range must consist of full batches.
   template <int sources, int batch, bool reduces>
   STRAIT_DEVICE void stream(std::uint32_t first_unit, std::uint32_t end) {
     const std::uint32_t stride = machine_.threads();
@@ -175,7 +176,7 @@ class Mover {
     }
   }
 
-  /// Any memory and packets, unit by unit from `first`; the last unit may be short.
+  /// Processes any memory and packets unit by unit, from `first_unit` on; the last unit may be short.
   template <int sources, bool reduces>
   STRAIT_DEVICE bool walk(std::uint32_t first_unit) {
     for (std::uint32_t unit = first_unit + machine_.thread(); unit < units_; unit += machine_.threads()) {
@@ -202,7 +203,7 @@ class Mover {
     return true;
   }
 
-  /// All loads are in flight before the first packet is looked at.
+  /// Gets a unit of each of several sources. All loads are in flight before the first packet is examined.
   template <int width>
   STRAIT_DEVICE bool gather(std::uint32_t first, std::size_t unit, int valid, Unit (&values)[width]) {
     [[maybe_unused]] Packets packets[width] = {};

@@ -8,7 +8,8 @@
 namespace strait::cuda {
 namespace {
 
-/// Names an end of a channel alike on both sides: signal or link, writer, reader, tag, readers of the link, which end.
+/// Identifies an end of a channel, the same on both sides: signal or link, writer, reader, tag, the link's readers, and
+/// which end.
 using EndKey = std::tuple<bool, std::uint32_t, std::uint32_t, std::uint16_t, std::vector<std::uint32_t>, bool>;
 
 struct End {
@@ -22,7 +23,7 @@ std::string where(const RankPlan& plan, std::size_t lane) {
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
-/// Flattens the plan of one rank. The other ends' addresses are filled in later.
+/// Flattens the plan of one rank. connect() fills in the addresses of the other ends later.
 class RankCompiler {
  public:
   RankCompiler(const RankPlan& plan, const ProgramOptions& options, std::map<EndKey, End>& ends)
@@ -141,7 +142,8 @@ class RankCompiler {
       flat.channel = channel;
       flat.ordinal = item.ordinal;
       program_.operands.push_back(flat);
-      // Packets announce themselves; what remains is the reader's "read", after loads whose values it has tested.
+      // Packets announce themselves, so the writer posts nothing. The reader still posts that it has read them, which
+      // may be relaxed, because it comes after loads whose values have been tested.
       item.relaxed = packet;
       if (sends || !packet) program_.items.push_back(item);
       if (!sends || !packet) posts_.push_back(item);

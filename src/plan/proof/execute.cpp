@@ -4,7 +4,7 @@
 #include "plan/print.hpp"
 #include "plan/proof/machine.hpp"
 
-/// What one step does to the symbolic machine.
+/// The effect of one step on the symbolic machine.
 namespace strait::proof {
 
 Status Machine::execute(LaneState& lane, const Step& step) {

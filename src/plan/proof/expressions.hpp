@@ -12,7 +12,7 @@ namespace strait::proof {
 inline constexpr std::uint32_t max_ranks = 256;
 using RankSet = std::bitset<max_ranks>;
 
-/// One slice of one chunk as some rank contributed it in some operation.
+/// One slice of one chunk of a rank's input to one operation.
 struct Origin {
   std::uint32_t operation = 0;
   std::uint32_t rank = 0;
@@ -20,7 +20,7 @@ struct Origin {
   std::uint32_t slice = 0;
 };
 
-/// Symbolic values. Equal values have equal ids, so two slices hold the same bits if their ids are equal.
+/// Symbolic values. Equal values have equal ids, so two slices contain the same bits if their ids are equal.
 class Expressions {
  public:
   using Id = std::uint32_t;
@@ -29,13 +29,13 @@ class Expressions {
   Expressions() { nodes_.emplace_back(); }
 
   Id contribution(const Origin& origin);
-  /// The terms added in this order; `rounded` to elements or kept as an accumulator. An accumulator that comes first is
-  /// continued: (a + b) + c is a + b + c, rounded once.
+  /// Returns the sum of the terms in this order, rounded to elements if `rounded`, otherwise kept as an accumulator. If
+  /// the first term is an accumulator, its own terms are continued: (a + b) + c is a + b + c, rounded once.
   Id sum(std::span<const Id> terms, bool rounded);
 
   bool is_contribution(Id id) const { return nodes_[id].terms.empty(); }
   const RankSet& ranks(Id id) const { return nodes_[id].ranks; }
-  /// Of a contribution itself, of a sum that of its first term.
+  /// Returns the origin of a contribution, or that of the first term of a sum.
   const Origin& origin(Id id) const { return nodes_[id].origin; }
   std::string text(Id id) const;
 

@@ -13,12 +13,12 @@
 
 namespace strait::proof {
 
-/// Runs operations back to back on all ranks with symbolic values.
+/// Executes operations back to back on all ranks, with symbolic values.
 class Machine {
  public:
   Machine(std::span<const Operation> operations, std::uint32_t depth);
 
-  /// Runs to the end; an error for the first wrong step, or if all that is left is blocked.
+  /// Runs to the end. Fails at the first wrong step, or if all remaining lanes are blocked.
   Status run();
   const Memory& memory(std::size_t operation) const { return memories_[operation]; }
   const Expressions& expressions() const { return expressions_; }
@@ -31,9 +31,9 @@ class Machine {
   };
   struct Link {
     std::deque<Message> slots;
-    std::uint64_t released = 0;  ///< slots that all readers gave back
+    std::uint64_t released = 0;  ///< slots that all readers have released
     std::uint64_t published = 0;
-    std::map<std::uint32_t, std::uint64_t> read_by;  ///< by reader: how many it has read
+    std::map<std::uint32_t, std::uint64_t> read_by;  ///< number of slots read, by reader
     std::vector<std::uint32_t> sleepers;             ///< lanes blocked on this link
   };
   struct Signal {
@@ -47,18 +47,18 @@ class Machine {
     std::uint32_t slices = 0;
     std::size_t step = 0;
     bool active = false;
-    const Operand* operand_missing = nullptr;  ///< while blocked on a link
-    std::uint32_t signal_missing = 0;          ///< while blocked on a signal: from which rank
+    const Operand* operand_missing = nullptr;  ///< the operand it waits for, if blocked on a link
+    std::uint32_t signal_missing = 0;          ///< if blocked on a signal: the rank that signals
     VectorClock clock = {};
   };
   struct RankState {
     std::uint32_t operation = 0;
     std::uint32_t first_lane = 0;  ///< index into lanes_
-    std::uint32_t lanes = 0;       ///< the most of any operation
+    std::uint32_t lanes = 0;       ///< largest number of lanes of any operation
     std::uint32_t running = 0;
     VectorClock clock;
-    std::vector<std::uint32_t> entered;  ///< by operation: time of entering on the rank's own component
-    std::vector<VectorClock> left;       ///< by operation: the clock when its last lane ended
+    std::vector<std::uint32_t> entered;  ///< by operation: time of entering, on the rank's own component of the clock
+    std::vector<VectorClock> left;       ///< by operation: clock at the end of its last lane
     std::vector<Link*> links;            ///< of the current operation, by index of the plan
     std::vector<Signal*> signals;
   };
@@ -69,10 +69,10 @@ class Machine {
   void enter(std::uint32_t rank);
   void finish_lane(LaneState& lane);
   Status run_lane(std::uint32_t index);
-  /// Whether all operands of the step are there; else the lane sleeps on the first that is not.
+  /// Returns whether all operands of the step are available. Otherwise puts the lane to sleep on the first missing one.
   bool ready(std::uint32_t index, const Step& step);
   Status execute(LaneState& lane, const Step& step);
-  /// Where a step stands in the plan, for errors.
+  /// Describes where in the plan an access happens, for errors.
   std::string at(const Access& access) const { return memories_[ranks_[access.rank].operation].text(access); }
   Result<Content> take(LaneState& lane, const Operand& source, const Access& access);
   Status put(LaneState& lane, const Operand& destination, const Content& content, const Access& access,

@@ -9,12 +9,13 @@
 
 namespace strait::proof {
 
-/// By lane (and, behind the lanes, by rank for entering an operation): how many of its events have happened.
+/// A vector clock: for each lane the number of its events so far. Behind the lanes follow the ranks, whose events are
+/// the operations they have entered.
 using VectorClock = std::vector<std::uint32_t>;
 
 void merge(VectorClock& into, const VectorClock& from);
 
-/// An access by a step: which lane, when on its own clock, and where in the plan.
+/// An access by a step: the lane, the time on the lane's own clock, and the place in the plan.
 struct Access {
   std::uint32_t lane = 0;  ///< index into the vector clocks
   std::uint32_t time = 0;
@@ -26,25 +27,25 @@ struct Access {
   bool before(const VectorClock& clock) const { return clock[lane] >= time; }
 };
 
-/// A value as memory or a slot holds it.
+/// A value in memory or in a slot.
 struct Content {
   Expressions::Id value = Expressions::unwritten;
   bool wide = false;
   Length length;
 };
 
-/// The buffers of all ranks in one operation, who touched what, and when.
+/// The buffers of all ranks in one operation, with the latest accesses to each slice.
 class Memory {
  public:
   Memory(const Operation& operation, std::uint32_t index, Expressions& expressions);
 
-  /// A chunk's content as `access` sees it; an error for races and for reading what nobody wrote.
+  /// Returns a chunk's content as `access` sees it. Fails if there is a race, or if no step has written the chunk.
   Result<Content> read(std::uint32_t owner, const Operand& operand, const Access& access, const VectorClock& clock);
   Status write(std::uint32_t owner, const Operand& operand, const Content& content, const Access& access,
                const VectorClock& clock);
-  /// What the operation left behind.
+  /// Returns the content of a slice at the end of the operation.
   const Content& result(std::uint32_t owner, Buffer buffer, std::uint32_t chunk, std::uint32_t slice) const;
-  /// The accesses to an owner's buffers by others: the last of each lane.
+  /// Returns the last access of each lane of other ranks to the owner's buffers.
   const std::map<std::uint32_t, Access>& guests(std::uint32_t owner) const { return owners_[owner].guests; }
   std::string text(const Access& access) const;
 
@@ -52,8 +53,8 @@ class Memory {
   struct Cell {
     Content content;
     Access writer;
-    std::vector<Access> readers;  ///< since the last write, the last of each lane
-    bool written = false;         ///< by a step
+    std::vector<Access> readers;  ///< the last read of each lane since the last write
+    bool written = false;         ///< whether a step has written it (otherwise it has its initial value)
   };
   struct Owner {
     std::vector<Cell> cells;

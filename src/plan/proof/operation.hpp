@@ -8,10 +8,11 @@
 
 namespace strait::proof {
 
-/// What a proof finds is an error of the plan, not of the call.
+/// Makes an error. Violations that a proof finds are errors of the plan, not of the call, hence the code.
 inline tl::unexpected<Error> wrong(std::string message) { return fail(Code::internal_error, std::move(message)); }
 
-/// Names the elements of a chunk by who counts them: chunks with equal lengths are equally long, whatever the count.
+/// A symbolic chunk length, identified by the rank that counts it and an index. Chunks with equal identities have equal
+/// lengths, whatever the count.
 struct Length {
   std::uint32_t owner = 0;
   std::uint32_t index = 0;
@@ -19,7 +20,7 @@ struct Length {
   friend bool operator==(const Length&, const Length&) = default;
 };
 
-/// What follows from an operation's collective and options, apart from what its steps do.
+/// Properties of an operation that follow from its collective and options alone, without running its steps.
 class Operation {
  public:
   Operation(const Plan& plan, const ProofOptions& options) : plan_(plan), options_(options) {}
@@ -29,33 +30,34 @@ class Operation {
   const ProofOptions& options() const { return options_; }
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(plan_.size()); }
   bool in_place(std::uint32_t rank) const { return rank < options_.in_place.size() && options_.in_place[rank]; }
-  /// Whether the caller gives the count of every chunk by itself.
+  /// Returns whether the caller gives the count of every chunk separately.
   bool has_own_counts() const;
 
   std::uint32_t chunks(std::uint32_t rank, Buffer buffer) const;
-  /// Of a chunk of the input or output.
+  /// Returns the length of a chunk of the input or output.
   Length length(std::uint32_t rank, Buffer buffer, std::uint32_t chunk) const;
-  /// How many slices of such a chunk are not empty.
+  /// Returns the number of slices of a chunk of that length that are not empty.
   std::uint32_t slices(Length length) const;
-  /// How often a lane runs.
+  /// Returns for how many slices a lane runs.
   std::uint32_t slices(std::uint32_t rank, const Lane& lane) const;
-  /// Where in memory a chunk lies: in place, input and output share chunks.
+  /// Returns where a chunk is in memory. If the rank is in place, input and output share chunks.
   std::pair<Buffer, std::uint32_t> place(std::uint32_t rank, Buffer buffer, std::uint32_t chunk) const;
-  /// Which rank's input chunk must be at (rank, output chunk); for sums, which chunk of every rank's input.
+  /// Returns the (rank, input chunk) whose contents must end up in an output chunk of `rank`. For sums the chunk
+  /// applies to the inputs of all ranks.
   std::pair<std::uint32_t, std::uint32_t> origin(std::uint32_t rank, std::uint32_t chunk) const;
-  /// "all-reduce 'ring', rank 1, lane 0, step 2 [output[1] <- ...]".
+  /// Describes a step: "all-reduce 'ring', rank 1, lane 0, step 2 [output[1] <- ...]".
   std::string where(std::uint32_t rank, std::size_t lane, std::size_t step) const;
 
  private:
-  /// The matching send (rank, index among its sends) of a rank's receive.
+  /// Returns the send (rank, index among its sends) that matches a rank's receive.
   std::pair<std::uint32_t, std::uint32_t> matching_send(std::uint32_t rank, std::uint32_t receive) const;
 
   const Plan& plan_;
   const ProofOptions& options_;
 };
 
-/// What can be told without running: indices in range, well-formed steps, both ends of links and signals alike and used
-/// equally often, each by one lane.
+/// Checks what can be checked without running: indices are in range, steps are well formed, both ends of links and
+/// signals agree and are used equally often, and each end is used by one lane only.
 Status check_structure(const Operation& operation);
 
 }  // namespace strait::proof

@@ -8,7 +8,7 @@
 namespace strait::proof {
 namespace {
 
-/// Which lane uses an end of a link or signal, and how often in one slice.
+/// Which lane uses an end of a link or signal, and how often per slice.
 struct Use {
   std::size_t lane = 0;
   std::uint32_t times = 0;
