@@ -119,7 +119,7 @@ Outcome try_start(Start&& start) {
   }
 }
 
-/// Has `start` start a thread for each sequence. If one fails, all work is aborted: it would wait for ranks that miss.
+/// Has `start` start a thread for each sequence. If one fails, all work is aborted: it would wait for missing ranks.
 template <class Start>
 Outcome start_all(const std::vector<Sequence>& sequences, bool is_awaited, Start&& start) {
   for_all(sequences, [&](const SetUp& work) {
@@ -205,7 +205,7 @@ ncclResult_t Group::end() {
   }
   end_aborted();
   if (first_error_ != ncclSuccess) return give_up(first_error_, first_text_);
-  // guarded: an exception must not leave the group open.
+  // By guarded(), because an exception must not leave the group open.
   const ncclResult_t result = guarded([&] { return run_set_ups(); });
   if (result != ncclSuccess && result != ncclInProgress) return give_up(result, last_error());
   const ncclResult_t ran = end_straits(straitGroupEnd);

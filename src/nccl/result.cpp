@@ -39,7 +39,7 @@ struct ProcessError {
   std::string text;
 };
 ProcessError& process_error() {
-  // static storage: it must work when no memory is left
+  // Static storage: this must work when no memory is left.
   alignas(ProcessError) static std::byte place[sizeof(ProcessError)];
   static auto* const error = new (place) ProcessError;
   return *error;
