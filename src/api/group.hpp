@@ -42,6 +42,7 @@ class Group {
   void refuse(const Error& error);
 
  private:
+  /// The operations recorded on one communicator, and how far they have run.
   struct Queue {
     Comm* comm;
     std::vector<Call> messages;     ///< sends and receives, run together as one operation after the collectives
@@ -52,6 +53,7 @@ class Group {
     bool in_progress = false;
     bool is_over = false;
   };
+  /// The set-up calls recorded on one communicator, or an init, for which `comm` is null.
   struct SetUps {
     Comm* comm;
     std::vector<std::function<Status()>> calls;

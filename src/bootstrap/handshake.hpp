@@ -15,7 +15,7 @@ enum class Purpose : std::uint8_t { join = 1, link = 2, data = 3 };
 /// Incremented whenever frames change. Ranks with different versions report that, instead of misreading frames.
 inline constexpr std::uint16_t protocol_version = 2;
 
-/// Initializes libsodium; fails if it cannot start.
+/// Initialises libsodium; fails if it cannot start.
 Status start_crypto();
 Key random_key();
 void random_bytes(std::span<std::byte> out);

@@ -185,7 +185,7 @@ Status choose_meeting(const Environment& environment, const Launcher& launcher, 
     info.root = std::move(*parsed);
   } else if (launcher.one_host) {
     info.meeting = Meeting::local;
-    // Not part of what a key is derived from: hosts may spell an address differently.
+    // For the socket's name only: a key is derived without the address, which hosts may spell differently.
     info.job += " " + launcher.root.host;
     return {};
   } else if (is_set(environment, "PMIX_RANK") && info.launcher != "torchrun" && info.launcher != "STRAIT_RANK") {

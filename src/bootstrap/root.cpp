@@ -244,7 +244,7 @@ void Root::fail_all(const Error& error) {
   failed_.store(true, std::memory_order_release);  // before any rank is told, because that rank may start again at once
   log_info(-1, "start-up failed: " + error.message);
   for (Member& member : members_)
-    if (!set_ || member.rank >= 0) tell_failure(member);  // others may mean another set, as they will say
+    if (!set_ || member.rank >= 0) tell_failure(member);  // others may belong to another set, as their join will show
 }
 
 void Root::tell_failure(Member& member) {

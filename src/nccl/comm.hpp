@@ -27,7 +27,7 @@ struct ncclWindow_vidmem {
   /// True while the registration is recorded in an open group (possibly another thread's) that has not ended yet; the
   /// window must not be deregistered until then. Guarded by the communicator's mutex.
   bool awaits_group = false;
-  ~ncclWindow_vidmem() { mark.store(0); }  // atomic: a plain store to a dying object could be optimized away
+  ~ncclWindow_vidmem() { mark.store(0); }  // atomic: a plain store to a dying object could be optimised away
 };
 
 /// What a program holds as ncclComm_t: Strait's communicator, once it exists, and the state that NCCL's rules require

@@ -1,4 +1,4 @@
-// Memory allocation and registration. Registration is an optimization: memory that peers cannot access in place is
+// Memory allocation and registration. Registration is an optimisation: memory that peers cannot access in place is
 // still accepted, and every operation on it works.
 #include <chrono>
 #include <cstdint>

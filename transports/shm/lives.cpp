@@ -12,6 +12,7 @@
 namespace strait::shm {
 namespace {
 
+/// Describes a rank's record lock: one byte at the offset of its number.
 struct flock lock_of(std::uint32_t rank) {
   struct flock lock {};
   lock.l_type = F_WRLCK;

@@ -33,6 +33,7 @@ struct Introduction {
   std::uint8_t has_failed = 0;  ///< the rank cannot go on, and reports its error by itself
   std::uint8_t reserved = 0;
 };
+/// The first message in each direction.
 struct Hello {
   std::array<std::byte, 32> password;
   Introduction self;

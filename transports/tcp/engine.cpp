@@ -19,14 +19,18 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
+/// One poll() of a peer in this many also does all other pending work.
 constexpr std::uint32_t polls_per_round = 8;
+/// How often the engine's thread checks whether the rank still drives the engine.
 constexpr int look_in_ms = 1;
 /// Bounds the delay until an abort is noticed: the control words may be written at any time, by any thread, without a
 /// call to the engine.
 constexpr int longest_sleep_ms = 20;
 constexpr auto examine_every = milliseconds(250);
+/// How long data that a process sent before its end may still arrive.
 constexpr std::int64_t last_words_ms = 200;
 
+/// User data of epoll events: one of these two tags, or a peer's rank, with pidfd_bit for its pidfd.
 constexpr std::uint64_t wake_tag = ~std::uint64_t{0}, ucx_tag = wake_tag - 1;
 constexpr std::uint64_t pidfd_bit = std::uint64_t{1} << 32;
 

@@ -130,7 +130,7 @@ class Engine {
     std::array<char, max_error_bytes + 1> error_text{};  ///< text of an arriving error frame
     std::vector<Incoming*> untold;       ///< links with released messages that the peer has not been told of
     std::uint64_t posted = 0;            ///< number of its last collective
-    bool is_dirty = false;               ///< something is queued for it that has not been tried to send
+    bool is_dirty = false;               ///< something is queued that has not been tried to send; listed in dirty_
     bool waits_for_room = false;         ///< the epoll set asks for EPOLLOUT
     bool is_down = false;                ///< the end of the connection has been handled
     bool is_near = false;                ///< Socket::stays_on_host()

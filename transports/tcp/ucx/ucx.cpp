@@ -92,6 +92,7 @@ RequestParameters request_parameters() {
 /// Bounded, so that a peer that sends without pause does not keep the others waiting.
 constexpr int most_turns = 64;
 
+/// Returns the tag of a message: the sender in the upper 24 bits, the message's number in the lower 40.
 std::uint64_t tag_of(std::uint32_t sender, std::uint64_t number) { return std::uint64_t{sender} << 40 | number; }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace strait::ucx {
 
 /// Sends messages of a rank to others and receives theirs. Between two ranks, the nth message sent is the nth received.
 /// Buffers must stay valid until a message is done. The user tells the receiver by other means that a message comes,
-/// and finds out by other means whether a sender is still alive. Nothing here waits. The owner must serialize all calls
+/// and finds out by other means whether a sender is still alive. Nothing here waits. The owner must serialise all calls
 /// by a lock, and make them in the process that opened the worker.
 class Worker {
  public:
