@@ -43,7 +43,7 @@ straitResult_t result_of(const Status& status) { return status ? straitSuccess :
 straitResult_t invalid(std::string message) { return result_of(Error{Code::invalid_argument, std::move(message)}); }
 
 straitResult_t out_of_memory() noexcept {
-  last_error() = "out of memory";  // short enough to need none
+  last_error() = "out of memory";  // fits into std::string's internal buffer: no allocation
   return straitOutOfMemory;
 }
 
@@ -166,7 +166,8 @@ straitResult_t straitMemFree(void* pointer) {
 straitResult_t straitGetUniqueId(straitUniqueId* id) {
   return guarded([&] {
     if (id == nullptr) return invalid("straitGetUniqueId: the pointer is NULL");
-    // How long ranks wait is theirs to say, by their configurations, from their joining on.
+    // The root's own limit is generous: how long a rank waits is set by its configuration, and counts from when it
+    // joins.
     constexpr std::int64_t day_ms = 86'400'000;
     strait::RootOptions root;
     root.deadline = strait::Deadline::after_ms(day_ms);

@@ -16,35 +16,37 @@
 #include "communicator/comm.hpp"
 #include "strait/strait.h"
 
-/// What the files of the C interface share: live handles, and how errors become results. api.cpp holds the library and
-/// its memory, communicators.cpp the life of communicators, collectives.cpp the operations and the calls that begin and
-/// end groups, group.cpp what a group has recorded and how it runs.
+/// Shared by the files that implement the C interface: handles, and the translation of errors to results. api.cpp
+/// implements the library and its memory, communicators.cpp the making and ending of communicators, collectives.cpp the
+/// operations and the calls that begin and end groups, group.cpp what a group records and how it runs.
 
-/// A live handle carries the mark; a destroyed or foreign pointer most likely does not.
+/// What a program holds as straitComm_t. `mark` equals `live` while the handle is valid; a destroyed or foreign pointer
+/// most likely does not contain this value.
 struct straitComm {
   static constexpr std::uint64_t live = 0x5374726169744c69ull;
   std::uint64_t mark = live;
   const std::uint32_t fork_generation = strait::fork_generation();
-  std::unique_ptr<strait::Comm> comm;  ///< once `is_ready`
+  std::unique_ptr<strait::Comm> comm;  ///< valid once `is_ready`
   std::atomic<bool> is_ready{false};
-  std::atomic<bool> is_cancelled{false};  ///< straitCommAbort has come; who makes the communicator looks
+  std::atomic<bool> is_cancelled{false};  ///< set by straitCommAbort; checked by the thread that makes the communicator
 
   void complete(std::unique_ptr<strait::Comm> joined) {
     comm = std::move(joined);
     is_ready = true;
     if (is_cancelled) comm->abort();
   }
-  /// A forked child has a copy of its parent's communicator, but none of the threads behind it, and shares with it what
-  /// peers see.
+  /// Whether this process is a forked child of the one that made the communicator. The child has a copy of the object,
+  /// but none of its threads, and shares with its parent the memory that peers see.
   bool is_inherited() const { return fork_generation != strait::fork_generation(); }
-  /// From any thread, also while another one is joining.
+  /// Aborts the communicator. May be called from any thread, also while another one is still making the communicator.
   void abort() {
     const Abort in_progress(aborts_);
     is_cancelled = true;
     if (is_ready) comm->abort();
   }
-  /// A call that an abort has ended may have been its thread's last but for straitCommDestroy, which comes while the
-  /// abort is still telling others: which ends soon, for it waits for nobody else.
+  /// Waits until no abort() is in progress, before the object is destroyed. A thread whose call was ended by an abort
+  /// may go on to straitCommDestroy while the aborting thread still notifies other ranks. That takes a short time,
+  /// because it waits for nobody.
   void await_aborts() const {
     while (aborts_ != 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
@@ -60,21 +62,22 @@ struct straitComm {
    private:
     std::atomic<int>& aborts_;
   };
-  std::atomic<int> aborts_{0};  ///< in progress
+  std::atomic<int> aborts_{0};  ///< calls of abort() in progress
 };
 
 namespace strait::api {
 
-/// Kept for straitGetLastError.
+/// Stores the error's text for straitGetLastError, and returns its result code.
 straitResult_t result_of(const Error& error);
 straitResult_t result_of(const Status& status);
 straitResult_t invalid(std::string message);
-/// Needs no memory.
+/// Stores and returns an out-of-memory error without allocating.
 straitResult_t out_of_memory() noexcept;
-/// The result of a call that may stand in a group, which its error spoils.
+/// As result_of(), for a call that may be made in a group: an error makes the open group fail.
 straitResult_t result_in_group(const Status& status);
 
-/// Nothing thrown (the one thing that is: bad_alloc) crosses the C interface.
+/// Runs `body` and turns exceptions into results: none may cross the C interface. In practice only std::bad_alloc is
+/// thrown.
 template <class F>
 straitResult_t guarded(F&& body) noexcept {
   try {
@@ -90,6 +93,7 @@ straitResult_t guarded(F&& body) noexcept {
   }
 }
 
+/// Returns the communicator behind a handle; an error if the handle is invalid, not ready, or inherited by a fork.
 Result<Comm*> comm_of(straitComm_t handle);
 
 template <class F>
@@ -101,12 +105,14 @@ straitResult_t with_comm(straitComm_t handle, F&& body) noexcept {
   });
 }
 
-/// Nothing for straitWireDefault.
+/// Converts a straitWireFormat_t; returns nothing for straitWireDefault.
 Result<std::optional<WireFormat>> wire_of(int format);
 
-/// Of a `max_sms` in a configuration or options; an error goes on from there.
+/// Checks and converts `max_sms` of a configuration or of call options. The message of an error continues a text such
+/// as "max_sms in the configuration".
 Result<std::uint32_t> sms_of(int max_sms);
 
+/// Returns the deadline for making a communicator: after `init_timeout_ms`, or STRAIT_INIT_TIMEOUT_MS if that is 0.
 Result<Deadline> init_deadline(const CommOptions& options);
 
 }  // namespace strait::api

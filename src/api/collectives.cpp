@@ -1,4 +1,4 @@
-// The C interface: operations and groups. Arguments in, a Call out.
+// The C interface: operations and groups. Turns arguments into a Call.
 #include "api/api.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace strait::api {
 namespace {
 
-/// Fills in type and operation, of which user-made ones are looked up.
+/// Sets the call's data type and reduction; looks up reductions that the user created.
 Status set_types(Call& call, Comm& comm, straitDataType_t type, int op) {
   if (type < 0 || static_cast<int>(type) >= data_type_count)
     return fail(Code::invalid_argument, std::string(name(call.collective)) + ": " + std::to_string(type) +
@@ -34,7 +34,7 @@ Status set_types(Call& call, Comm& comm, straitDataType_t type, int op) {
   return {};
 }
 
-/// Fills in what the call's options say; its wire format is else the communicator's for the calls that can have one.
+/// Applies the call's options. If they name no wire format, calls that can have one get the communicator's.
 Status set_options(Call& call, const Comm& comm, const straitCallOptions_t* options) {
   std::optional<WireFormat> wanted;
   if (options != nullptr) {
@@ -61,7 +61,7 @@ Status set_options(Call& call, const Comm& comm, const straitCallOptions_t* opti
   if (wanted) {
     call.wire = *wanted;
   } else if (comm.wire() != WireFormat::off && wire_problem(call).empty()) {
-    // By what all ranks know alike, so not by the residual, which some may have and others not.
+    // Decided by what is equal on all ranks, and so not by the residual, which some ranks may pass and others not.
     if (buffer_sizes(call, comm.rank(), comm.ranks()).larger_bytes() >= comm.wire_bytes())
       call.wire = comm.wire();
     else
@@ -70,7 +70,7 @@ Status set_options(Call& call, const Comm& comm, const straitCallOptions_t* opti
   return {};
 }
 
-/// What a profiler shows of a call, and its size.
+/// Opens the range that a profiler shows for the call, with the call's size.
 ProfilerRange profiled(const Comm& comm, const Call& call) {
   const std::size_t bytes = buffer_sizes(call, comm.rank(), comm.ranks()).larger_bytes();
   return {bytes, [&] {
@@ -82,7 +82,8 @@ ProfilerRange profiled(const Comm& comm, const Call& call) {
           }};
 }
 
-/// Who has a stream means buffers of a GPU, which a host rank would read itself, and crash.
+/// Refuses a stream on a communicator of host ranks: the buffers are then most likely GPU memory, and a host rank would
+/// crash reading it.
 Status check_stream(const Comm& comm, const Call& call) {
   if (call.stream == nullptr || comm.is_on_device()) return {};
   return fail(
@@ -92,14 +93,14 @@ Status check_stream(const Comm& comm, const Call& call) {
           "return. For memory of a GPU name its device in the configuration (straitConfig_t); else pass no stream");
 }
 
-/// Validates the call, then runs it, or records it in the open group.
+/// Validates the call, then runs it or records it in the open group.
 Status submit(Comm& comm, Call& call, straitDataType_t type, int op, const straitCallOptions_t* options) {
   STRAIT_TRY(check_stream(comm, call));
   STRAIT_TRY(set_types(call, comm, type, op));
   STRAIT_TRY(set_options(call, comm, options));
   STRAIT_TRY(validate(call, comm.rank(), comm.ranks()));
   const ProfilerRange range = profiled(comm, call);
-  // What premul_sum adds is not what the user registered: see Comm::premultiplied().
+  // With premul_sum, peers read a scaled copy and not the registered buffer: see Comm::premultiplied().
   if (comm.has_registrations() && !comm.is_on_device() && call.collective != Collective::send_recv &&
       call.collective != Collective::all_to_all_v && call.op != ReduceOp::premul_sum) {
     const auto sizes = buffer_sizes(call, comm.rank(), comm.ranks());

@@ -1,4 +1,4 @@
-// The C interface: the life of a communicator and what may be asked of it.
+// The C interface: making and ending communicators, and queries of them.
 #include "api/api.hpp"
 
 #include <algorithm>
@@ -50,11 +50,12 @@ Status make_comm(straitComm& handle, Result<std::unique_ptr<Channel>> channel, c
   return {};
 }
 
-/// What a call does that waits for other ranks, once its arguments are found good.
+/// The part of a call that waits for other ranks, run after its arguments were checked.
 using SetUp = std::function<Status()>;
 
-/// Runs it; or leaves it to the end of the open group, for ranks that one thread drives wait for one another. `comm` is
-/// null where there is none yet. What the call gives back is written at once: the pointers to it need not outlive it.
+/// Runs set-up work, or defers it to the end of the open group, because one thread may drive several ranks, which wait
+/// for one another. `comm` is null if there is no communicator yet. The caller writes its outputs immediately, so the
+/// program's pointers need not outlive the call.
 straitResult_t run_or_record(Comm* comm, Result<SetUp> set_up) {
   if (!set_up) return result_in_group(tl::unexpected(set_up.error()));
   Group& group = Group::of_this_thread();
@@ -63,19 +64,20 @@ straitResult_t run_or_record(Comm* comm, Result<SetUp> set_up) {
   return straitSuccess;
 }
 
-/// A call that may stand in a group, which it spoils if there is no memory left for it.
+/// Runs a call that may be made in a group, and makes the group fail if memory runs out.
 template <class F>
 straitResult_t recorded(F&& body) noexcept {
   return guarded([&] {
     try {
       return body();
     } catch (const std::bad_alloc&) {
-      return result_in_group(strait::fail(Code::out_of_memory, "out of memory"));  // short enough to need none
+      // Fits into std::string's internal buffer: no allocation.
+      return result_in_group(strait::fail(Code::out_of_memory, "out of memory"));
     }
   });
 }
 
-/// One on a communicator, all of whose ranks make it: they are told then.
+/// As above, for a call that all ranks of a communicator make: if memory runs out, the other ranks are told.
 template <class F>
 straitResult_t recorded(straitComm_t handle, F&& body) noexcept {
   return recorded([&] {
@@ -85,7 +87,7 @@ straitResult_t recorded(straitComm_t handle, F&& body) noexcept {
   });
 }
 
-/// The result fills in `fresh`.
+/// Checks the arguments of straitCommInitRank. The returned work completes `fresh`.
 Result<SetUp> prepare_init(const straitComm_t* handle, straitComm& fresh, int ranks, const straitUniqueId* id, int rank,
                            const straitConfig_t* config) {
   const auto refuse = [](const std::string& problem) {
@@ -128,7 +130,7 @@ Result<SetUp> prepare_split(Comm& comm, int color, int key, const straitComm_t* 
   };
 }
 
-/// The ranks of `comm` but for those excluded, of which there may be none.
+/// Returns the ranks of `comm` except those in `excluded` (which may be empty).
 Result<std::vector<std::uint32_t>> remaining_ranks(const Comm& comm, std::span<const int> excluded) {
   std::vector<bool> remains(comm.ranks(), true);
   for (const int rank : excluded) {
@@ -175,7 +177,7 @@ Result<SetUp> prepare_register(Comm& comm, void* pointer, std::size_t size_bytes
   return [&comm, pointer, size_bytes, handle] { return comm.register_memory(handle, pointer, size_bytes); };
 }
 
-/// A question to a communicator: *to = question(comm).
+/// Answers a query of a communicator: *to = question(comm).
 template <class T, class F>
 straitResult_t answer(const char* call, straitComm_t handle, T* to, F&& question) noexcept {
   return with_comm(handle, [&](Comm& comm) {
@@ -258,7 +260,7 @@ straitResult_t straitCommDestroy(straitComm_t handle) {
   return guarded([&] {
     if (handle == nullptr) return straitSuccess;
     if (handle->mark != straitComm::live) return invalid("straitCommDestroy: this is not a communicator");
-    if (handle->is_inherited()) {  // all that it holds is the parent's, until this process ends
+    if (handle->is_inherited()) {  // its resources are the parent's, and stay until this process ends
       handle->mark = 0;
       return straitSuccess;
     }

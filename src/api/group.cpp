@@ -45,16 +45,17 @@ void Group::refuse(const Error& error) {
 Status Group::end() {
   if (depth_ == 0) return fail(Code::invalid_usage, "straitGroupEnd without straitGroupStart");
   if (--depth_ > 0) return {};
-  // Taken out first: whatever happens, the next group starts empty.
+  // Taken out first, so that the next group starts empty whatever happens.
   auto set_ups = std::exchange(set_ups_, {});
   auto queues = std::exchange(queues_, {});
   const bool was_cancelled = std::exchange(is_cancelled_, false);
   STRAIT_TRY(std::exchange(refused_, Status()));
   if (was_cancelled) return fail(Code::invalid_usage, "a group within this one was cancelled (straitGroupCancel)");
   if (fork_generation_ != fork_generation()) return fail_inherited("open group");
-  for (const Queue& queue : queues) {  // before anything runs, which a group that is refused does not
+  for (const Queue& queue : queues) {  // before anything runs: a group that fails this check must run nothing
     Status fits = queue.comm->or_out_of_memory([&] { return queue.comm->check_messages(queue.messages); });
-    // One that has no memory to find out has failed, and says so in its turn. The others go on.
+    // A communicator that lacks memory for the check has failed, and reports that when its turn comes. The others go
+    // on.
     if (!fits && fits.error().code != Code::out_of_memory) return fits;
   }
   STRAIT_TRY(run_set_ups(set_ups));
@@ -72,8 +73,8 @@ Status Group::cancel() {
 }
 
 Status Group::run_set_ups(std::vector<SetUps>& set_ups) {
-  // Ranks wait for one another here, so each needs a thread of its own, the first one this. After a failure the next
-  // call is made all the same: the other ranks make it, too.
+  // Ranks wait for one another here, so each communicator's calls get a thread of their own; the first ones run in this
+  // thread. After a failed call the next one is still made, because the other ranks make it, too.
   const auto run = [](SetUps& own) {
     for (const auto& call : own.calls)
       if (Status status = or_shortage(call); !status && own.result) own.result = std::move(status);
@@ -93,12 +94,12 @@ Status Group::run_set_ups(std::vector<SetUps>& set_ups) {
     for (const SetUps& each : set_ups)
       if (!started && each.comm != nullptr) each.comm->give_up_set_up(started.error());
   }
-  STRAIT_TRY(std::move(started));  // of which other ranks' errors are a consequence
+  STRAIT_TRY(std::move(started));  // first, because errors of other ranks may be consequences of it
   for (SetUps& each : set_ups) STRAIT_TRY(std::move(each.result));
   return {};
 }
 
-/// Of each stream but that of `call`, a call on it.
+/// Returns one recorded call for each stream other than that of `call`.
 std::vector<const Call*> Group::on_other_streams(const Queue& queue, const Call& call) {
   std::vector<const Call*> found;
   for (const auto* calls : {&queue.messages, &queue.collectives})
@@ -109,9 +110,11 @@ std::vector<const Call*> Group::on_other_streams(const Queue& queue, const Call&
   return found;
 }
 
-/// To its streams a group is one operation, as with NCCL: each waits for what was on all of them before, and for all
-/// the calls. These run one after another by themselves. So it is enough that the stream of the first waits for the
-/// others, and that they wait for that of the last. Messages alone see to it by themselves.
+/// Makes the group a single operation towards its streams, as in NCCL: its calls start after all work enqueued earlier
+/// on any of its streams, and later work on each of them waits for all its calls. The calls of a communicator run one
+/// after another anyway. So it suffices that the first call's stream waits for the others, and that the others wait for
+/// the last call's stream (end_streams()). A group of only sends and receives needs neither: these order their streams
+/// themselves.
 Status Group::begin_streams(const Queue& queue) {
   if (!queue.comm->is_on_device() || queue.collectives.empty()) return {};
   const Call& first = queue.collectives.front();
@@ -132,7 +135,8 @@ Result<Group::Turn> Group::advance(Queue& queue) {
     STRAIT_TRY(begin_streams(queue));
   }
   if (!queue.in_progress) {
-    // As in NCCL: who makes the collective outside of a group, and then receives, is met by who sends within one.
+    // Collectives come before messages, as in NCCL: so a rank that makes a collective and then a receive without a
+    // group matches one that makes the collective and the send within a group.
     if (queue.next < queue.collectives.size()) {
       STRAIT_ASSIGN(const std::size_t begun,
                     queue.comm->begin_first_of(std::span(queue.collectives).subspan(queue.next)));
@@ -156,9 +160,10 @@ Result<Group::Turn> Group::advance(Queue& queue) {
 }
 
 Status Group::run_queues(std::vector<Queue>& queues) {
-  // One failed communicator must not leave the others' operations half done: they go on, the first error is kept.
-  // In turn, an operation each: the calls of one GPU alone could fill its queue, and a driver whose queue is full waits
-  // for kernels, which wait for those of the GPUs whose turn then never comes.
+  // A failed communicator must not leave the operations of others half done: they go on, and the first error is
+  // returned. The communicators take turns, with one operation each. If all calls of one GPU were launched first, they
+  // could fill its launch queue; the driver then blocks until kernels finish, and these may wait for kernels of other
+  // GPUs that this thread would never get to launch.
   Status first_error;
   for (std::size_t open = queues.size(); open > 0;) {
     for (Queue& queue : queues) {

@@ -13,10 +13,11 @@
 
 namespace strait {
 
-/// The error of a forked child that uses what is its parent's.
+/// Returns the error for a forked child that uses an object (`what`) of its parent.
 tl::unexpected<Error> fail_inherited(const std::string& what);
 
-/// The calls that this thread has recorded between straitGroupStart and straitGroupEnd.
+/// The calls that this thread has recorded between straitGroupStart and straitGroupEnd. One object per thread, used by
+/// that thread only.
 class Group {
  public:
   static Group& of_this_thread();
@@ -25,31 +26,34 @@ class Group {
   void start() {
     if (depth_++ == 0) fork_generation_ = fork_generation();
   }
-  /// Ends the innermost group; the outermost runs everything.
+  /// Ends the innermost group. The end of the outermost one runs everything that was recorded.
   Status end();
-  /// Ends the innermost group; the outermost then runs nothing. Needs no memory.
+  /// Ends the innermost group, and makes the end of the outermost one run nothing. Allocates no memory.
   Status cancel();
 
   void add(Comm& comm, Call call);
   /// Whether calls on this communicator are recorded.
   bool uses(const Comm* comm) const;
-  /// A call that waits for other ranks outside of operations: init, split, register. All of a group's run side by side
-  /// before its operations, those on the same communicator in order. `comm` is null where there is none yet.
+  /// Records a call that waits for other ranks but is not an operation: init, split, shrink or registration. At the
+  /// group's end they all run before the operations: concurrently, but those on the same communicator in order. `comm`
+  /// is null if there is no communicator yet.
   void add_set_up(Comm* comm, std::function<Status()> set_up);
-  /// Spoils the group: its end returns this error and runs nothing.
+  /// Makes the group fail: its end runs nothing and returns this error (the first one, if there are several).
   void refuse(const Error& error);
 
  private:
+  /// The operations recorded on one communicator, and how far they have run.
   struct Queue {
     Comm* comm;
-    std::vector<Call> messages;     ///< sends and receives, run as one
-    std::vector<Call> collectives;  ///< in order, before the messages
+    std::vector<Call> messages;     ///< sends and receives, run together as one operation after the collectives
+    std::vector<Call> collectives;  ///< run in order, before the messages
     std::size_t next = 0;
     bool has_begun = false;
     bool messages_begun = false;
     bool in_progress = false;
     bool is_over = false;
   };
+  /// The set-up calls recorded on one communicator, or an init, for which `comm` is null.
   struct SetUps {
     Comm* comm;
     std::vector<std::function<Status()>> calls;
@@ -60,13 +64,14 @@ class Group {
   static std::vector<const Call*> on_other_streams(const Queue& queue, const Call& call);
   static Status begin_streams(const Queue& queue);
   static Status end_streams(const Queue& queue);
-  /// How a communicator's turn went: its operation waits for others, or has ended, or all have.
+  /// Outcome of one turn of a queue: its operation waits for other ranks, an operation has ended, or nothing is left to
+  /// run.
   enum class Turn { waits, ended, nothing_left };
   /// Advances the operation in progress, or begins the next one.
   static Result<Turn> advance(Queue& queue);
 
   int depth_ = 0;
-  std::uint32_t fork_generation_ = 0;  ///< of the process that opened it
+  std::uint32_t fork_generation_ = 0;  ///< of the process that opened the group
   Status refused_;
   bool is_cancelled_ = false;
   std::vector<SetUps> set_ups_;

@@ -6,7 +6,7 @@
 namespace strait {
 namespace {
 
-/// Null where no profiler is attached.
+/// Returns NVTX's domain for Strait; null if no profiler is attached.
 nvtxDomainHandle_t domain() {
   static const nvtxDomainHandle_t handle = nvtxDomainCreateA("Strait");
   return handle;

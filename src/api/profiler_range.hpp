@@ -5,12 +5,12 @@
 
 namespace strait {
 
-/// A range on the calling thread's line in a profiler that takes NVTX ranges (Nsight Systems), from here to the end of
-/// the scope. Without one attached it costs the look at a pointer, and no text is made. In builds without NVTX's header
-/// there is nothing.
+/// A range on the calling thread's timeline in profilers that support NVTX (Nsight Systems), from construction to the
+/// end of the scope. Without an attached profiler it costs a check of a pointer, and the text is not built. In builds
+/// without NVTX's header it does nothing.
 class ProfilerRange {
  public:
-  /// `text()` is what the profiler shows; `bytes` what it may add up.
+  /// `text()` returns the label of the range; `bytes` is its payload, which a profiler may sum up.
   template <class Text>
   ProfilerRange(std::uint64_t bytes, Text&& text) {
     if (is_watched()) begin(text(), bytes);

@@ -111,8 +111,8 @@ struct Lookup {
   std::optional<Result<SocketAddress>> result;
 };
 
-/// Whether this host knows a way there: a socket for datagrams looks for one, and sends nothing. A host with IPv6 alone
-/// knows none to the IPv4 address that a name may have besides.
+/// Whether this host has a route to the address: connecting a datagram socket looks one up, and sends nothing. A host
+/// with only IPv6 has none to the IPv4 address that a name may also have.
 bool has_route(const addrinfo& entry) {
   const UniqueFd probe(::socket(entry.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   return ::connect(probe.get(), entry.ai_addr, entry.ai_addrlen) == 0;
@@ -128,7 +128,7 @@ Result<SocketAddress> look_up(const std::string& host, int flags) {
     return fail(Code::system_error, "cannot resolve the host name \"" + host + "\": " + ::gai_strerror(code) +
                                         ". Give the address in numbers, or fix DNS or /etc/hosts");
   std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
-  // All ranks choose alike where they can, and rank 0 listens there.
+  // Ranks should all choose the same address, because rank 0 listens on the one that it chooses.
   const addrinfo* chosen = nullptr;
   for (const int family : {AF_INET, AF_INET6})
     for (const addrinfo* entry = list; entry != nullptr && chosen == nullptr; entry = entry->ai_next)
@@ -146,8 +146,8 @@ Result<SocketAddress> resolve(const std::string& host, std::uint16_t port, Deadl
     return address;
   };
   if (auto numeric = look_up(host, AI_NUMERICHOST)) return with_port(*numeric);
-  // getaddrinfo may wait for a DNS server for longer than the deadline and cannot be interrupted: it gets its own
-  // thread.
+  // getaddrinfo may wait for a DNS server beyond the deadline, and cannot be interrupted: it runs in a thread of its
+  // own.
   auto lookup = std::make_shared<Lookup>();
   STRAIT_TRY(or_shortage([&] {
     std::thread([lookup, host] {

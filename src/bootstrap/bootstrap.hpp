@@ -9,42 +9,45 @@
 #include "bootstrap/root.hpp"
 #include "bootstrap/unique_id.hpp"
 
-/// How ranks find and trust one another. One process makes a unique id, which starts a root in it; every rank joins
-/// with that id and gets its end of the out-of-band channel. Launch environments: src/bootstrap/launch.hpp.
+/// How ranks find and authenticate one another. One process makes a unique id, which starts a root: a thread of that
+/// process that introduces the ranks to one another. Every rank joins with that id and gets its end of the out-of-band
+/// channel. Ranks that a launcher started: src/bootstrap/launch.hpp.
 ///
-/// Every connection begins with a mutual proof of the id's key; nothing that a peer sends is believed before. Of a rank
-/// the root takes one frame and gives it its parent's address, so that its work is the same for every rank; identities
-/// and all else travel along the tree.
+/// Every connection begins with a mutual proof of the id's key; nothing that a peer sends is trusted before. The root
+/// receives one frame from each rank and answers with the address of that rank's parent in the tree, so that its work
+/// per rank is constant; identities and everything else travel along the tree.
 namespace strait {
 
-/// Makes a unique id with a random key and starts its root, listening on the interface that STRAIT_SOCKET_IFNAME
-/// chooses.
+/// Makes a unique id with a random key and starts its root, which listens on the interface that STRAIT_SOCKET_IFNAME
+/// selects.
 Result<UniqueId> create_unique_id(const Environment& environment, RootOptions options = {});
 
-/// The unique id of a root at an address agreed on beforehand. Every rank computes it; host_unique_id starts the root.
-/// A host name that resolves to loopback, other than localhost, stands for this host's chosen interface: distributions
-/// map a host's own name to 127.0.1.1.
+/// Returns the unique id of a root at an address agreed on beforehand. Every rank computes it; one rank starts the root
+/// by host_unique_id(). A host name that resolves to loopback, other than localhost, stands for this host's selected
+/// interface, because distributions map a host's own name to 127.0.1.1.
 Result<UniqueId> unique_id_at(const HostPort& root, const Key& key, const Environment& environment, Deadline deadline);
 Result<UniqueId> host_unique_id(const UniqueId& id, RootOptions options = {});
 
 struct JoinOptions {
   int rank = 0;
   int ranks = 1;
-  /// Compared between ranks besides Strait's version and the environment variables that must be equal.
+  /// Settings that must be equal on all ranks, in addition to Strait's version and the environment variables that must
+  /// be equal.
   std::vector<Setting> settings;
   Wait wait;
   Environment environment;
-  /// The root that answers may be an earlier set's (RootOptions::set): this rank then waits for its own.
+  /// The root that answers may still belong to an earlier set of ranks (RootOptions::set); this rank then tries again
+  /// until its own root listens.
   bool awaits_next_root = false;
 };
 
-/// Joins and returns when all ranks have. Any failure of one rank, or a difference between ranks, is the same error on
-/// all of them.
+/// Joins, and returns when all ranks have joined. A failure of any rank, or a difference between ranks, is the same
+/// error on all of them.
 Result<std::unique_ptr<Channel>> join(const UniqueId& id, const JoinOptions& options);
 
-/// Joins those ranks of a channel that remain, in ascending order, also when the channel has ended: the first of them
-/// listens where all others of the channel know it, since they joined. Collective over these ranks alone, which give
-/// the same list; `rank` and `ranks` of the options are not read. May be tried again.
+/// Makes a new channel of the ranks in `remaining` (ascending), also if `channel` has failed. The first of them listens
+/// at an address that all ranks have known since they joined. Collective over these ranks only, which must pass the
+/// same list; `rank` and `ranks` of the options are ignored. May be called again after a failure.
 Result<std::unique_ptr<Channel>> rejoin(const Channel& channel, const std::vector<int>& remaining, JoinOptions options);
 
 }  // namespace strait

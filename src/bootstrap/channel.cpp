@@ -34,10 +34,10 @@ Channel::~Channel() {
   for (Neighbour& neighbour : neighbours_) {
     try {
       if (!error_) neighbour.connection.send(FrameType::goodbye, {});
-      // Unread data would turn the close into a reset, which can overtake what was sent last.
+      // Read what has arrived: unread data would turn the close into a reset, which can overtake what was sent last.
       neighbour.connection.fill();
     } catch (const std::bad_alloc&) {
-      continue;  // the end of the connection says enough
+      continue;  // peers notice the end of the connection instead
     }
   }
 }
@@ -94,7 +94,7 @@ Result<std::vector<Bytes>> Channel::gather(Kind kind, std::span<const std::byte>
   operation.needs = [](const Neighbour&) { return true; };
   operation.done = [&] { return rank_ == 0 ? have == n : table_arrived; };
   operation.missing = [&] {
-    // This rank hears of the ranks below it; of all, if it is rank 0.
+    // Contributions of the ranks below this one pass through it: on rank 0, those of all ranks.
     std::vector<int> missing;
     for (int r = rank_ + 1; r < ranks_; ++r)
       if (!parts[static_cast<std::size_t>(r)] && neighbour_towards(r) > rank_) missing.push_back(r);

@@ -13,54 +13,56 @@
 
 namespace strait {
 
-/// A rank that runs into its deadline waits this long for word from the one who knows for whom all are waiting: rank 0,
-/// or the root while they join. On a busy machine it may be late.
+/// A rank whose deadline has passed waits this much longer for the error of whoever knows which ranks are missing: rank
+/// 0, or the root while ranks join. On a busy machine that message may be late.
 inline constexpr std::int64_t verdict_ms = 200;
 
-/// One rank's end of the out-of-band channel: small collectives over TCP, for setting things up and for bad news. Ranks
-/// form a binary tree: rank r's parent is rank (r - 1) / 2.
+/// One rank's end of the out-of-band channel: small collectives over TCP, for setting up communicators and for
+/// spreading errors. The ranks form a binary tree: the parent of rank r is rank (r - 1) / 2.
 ///
-/// All ranks call the same operations in the same order, one at a time; ranks that do not are told (Code::mismatch).
-/// Every operation ends by its deadline. The first failure, here or on another rank, ends the channel on all ranks:
-/// operations return that error from then on. error(), check() and announce() may be called from any thread at any
-/// time.
+/// All ranks call the same operations in the same order, one at a time; if they do not, all get an error
+/// (Code::mismatch). Every operation ends by its deadline. The first failure, on any rank, ends the channel on all
+/// ranks: operations return that error from then on. error(), check() and announce() may be called from any thread at
+/// any time.
 class Channel {
  public:
-  /// A channel of one rank, without any network.
+  /// Makes a channel of one rank, without any network.
   static std::unique_ptr<Channel> alone(PeerInfo self);
-  /// Says goodbye: peers that need this rank afterwards are told that it has left.
+  /// Sends a goodbye: peers that still need this rank are told that it has left.
   ~Channel();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
-  /// By rank.
+  /// Identities of all ranks, by rank.
   const std::vector<PeerInfo>& peers() const { return peers_; }
   const PeerInfo& self() const { return peers_[static_cast<std::size_t>(rank_)]; }
-  /// For further connections between the same ranks: what they prove, what tells them from other ranks with that key,
-  /// and the address (port 0) that this rank listens at. Of no meaning where there is one rank.
+  /// For further connections between the same ranks: the key that both sides prove, the session that distinguishes
+  /// these ranks from other sets of ranks with the same key, and the address (with port 0) on which this rank listens.
+  /// Meaningless in a channel of one rank.
   const Key& key() const { return key_; }
   const Session& session() const { return session_; }
   const SocketAddress& address() const { return address_; }
-  /// Where this rank listens for others in rejoin(): nothing does until then.
+  /// The socket at which this rank listens in rejoin(). It is bound, but does not listen until then.
   const Socket& meeting() const { return meeting_; }
 
-  /// Every rank's bytes, by rank. Ranks may give different lengths; together at most 64 MiB.
+  /// Returns every rank's bytes, by rank. Their lengths may differ; their sum is at most 64 MiB.
   Result<std::vector<Bytes>> all_gather(std::span<const std::byte> mine, const Wait& wait);
-  /// `root`'s bytes, on every rank; the others' `mine` is not read.
+  /// Returns `root`'s bytes on every rank; the others' `mine` is ignored. At most 64 MiB.
   Result<Bytes> broadcast(std::span<const std::byte> mine, int root, const Wait& wait);
   Status barrier(const Wait& wait);
 
-  /// The channel's sticky error.
+  /// Returns the channel's sticky error, or success.
   Status error() const;
-  /// Looks, without waiting, whether a neighbour has died or sent bad news, and passes it on. For a watchdog to call
-  /// between operations, so that bad news gets past ranks that are busy elsewhere.
+  /// Checks without waiting whether a neighbour has died or sent an error, and passes that on. A watchdog calls this
+  /// between operations, so that errors get past ranks that are busy elsewhere.
   Status check();
-  /// Ends the channel on all ranks with this error.
+  /// Ends the channel on all ranks with this error. Does not wait for an operation in progress.
   void announce(const Error& error);
-  /// What else is to end the channel on all ranks: waits ask for it every 50 ms, and so does check(). An operation for
-  /// which all is on its way completes all the same. Null: nothing. Called between operations.
+  /// Sets a callback whose error ends the channel on all ranks, too. Waits call it every 50 ms, and so does check(). An
+  /// operation whose data is already on its way still completes. Null removes the callback. Call this between
+  /// operations only.
   void heed(std::function<Status()> news);
 
  private:
@@ -68,17 +70,17 @@ class Channel {
   struct Neighbour {
     int rank;
     Connection connection;
-    std::deque<Frame> inbox{};  ///< frames of operations; they may be ahead of this rank by one operation
+    std::deque<Frame> inbox{};  ///< frames of operations; the neighbour may be one operation ahead of this rank
     bool left = false;
-    std::optional<Error> bad_news{};  ///< counts once what came before it has been used
+    std::optional<Error> bad_news{};  ///< error that it sent; takes effect when the frames before it have been used
   };
-  /// What one collective does with what arrives.
+  /// How one collective handles the frames that arrive.
   struct Operation {
     OperationHead head;
-    std::function<bool(const Neighbour&)> needs;  ///< the operation cannot go on without this neighbour
+    std::function<bool(const Neighbour&)> needs;  ///< whether the operation cannot go on without this neighbour
     std::function<Status(Neighbour&, const Frame&, const OperationHead&, Deserializer&)> take;
     std::function<bool()> done;
-    std::function<std::vector<int>()> missing;  ///< ranks not heard of, as far as this rank can tell
+    std::function<std::vector<int>()> missing;  ///< ranks whose data is missing, as far as this rank can tell
   };
   enum Kind : std::uint8_t { kind_all_gather = 1, kind_broadcast = 2, kind_barrier = 3 };
 
@@ -98,13 +100,13 @@ class Channel {
   Status take_frames(Neighbour& neighbour, Operation& operation);
   Status receive(Neighbour& neighbour);
   Status look_at_root();
-  /// What heed() was given says.
+  /// Returns the error of the callback given to heed(), if any.
   Status ask_for_news() const { return news_ ? news_() : Status(); }
   void tell_announced();
   void poll_all(Deadline deadline);
   bool wants_write() const;
   tl::unexpected<Error> expire(const Operation& operation);
-  /// Makes the error sticky and tells everybody but `from`.
+  /// Makes the error sticky and sends it to all neighbours except `from`.
   tl::unexpected<Error> break_channel(const Error& error, const Neighbour* from = nullptr);
   tl::unexpected<Error> break_at_end_of(const Neighbour& neighbour, const std::string& when);
 
@@ -116,17 +118,19 @@ class Channel {
   SocketAddress address_;
   Socket meeting_;
   std::vector<Neighbour> neighbours_;
-  std::optional<Connection> root_;  ///< until all ranks are linked: bad news may come from there, too
+  /// Connection to the root until all ranks are linked: errors may come from there, too.
+  std::optional<Connection> root_;
   std::uint64_t sequence_ = 0;
   std::function<Status()> news_;
-  std::mutex operation_mutex_;  ///< held, by a Turn, by whoever uses the connections
+  std::mutex operation_mutex_;  ///< held, by a Turn, by the thread that uses the connections
   mutable std::mutex error_mutex_;
   std::optional<Error> error_;
   std::optional<Error> to_announce_;
 };
 
-/// The connections are this thread's; or not, where it does not wait for them and another one has them. What was
-/// announced meanwhile, and would not wait either, goes out when they are free again.
+/// Exclusive use of the channel's connections. Constructed with std::try_to_lock, it does not wait for a thread that
+/// uses them, and then converts to false. announce() does not wait either: an error announced meanwhile is sent when
+/// the connections are free again.
 class Channel::Turn {
  public:
   explicit Turn(Channel& channel) : channel_(channel), lock_(channel.operation_mutex_) {}

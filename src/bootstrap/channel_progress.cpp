@@ -4,13 +4,14 @@
 #include "bootstrap/channel.hpp"
 #include "bootstrap/root_state.hpp"
 
-/// How operations of the channel advance, fail and spread the news.
+/// How the channel's operations advance and fail, and how errors spread.
 namespace strait {
 namespace {
 
-/// Beyond, a neighbour that runs ahead is not read from: TCP makes it wait.
+/// With this many frames queued, nothing more is read from a neighbour that runs ahead: TCP makes it wait.
 constexpr std::size_t max_inbox_frames = 16;
-/// What ranks sent before the news may still be on its way.
+/// How long an operation continues after heed()'s callback has reported an error, because frames that were sent before
+/// may still arrive.
 constexpr std::int64_t last_frames_ms = 100;
 
 }  // namespace
@@ -54,7 +55,7 @@ Status Channel::progress(Operation& operation) {
   for (Neighbour& neighbour : neighbours_) {
     STRAIT_TRY(receive(neighbour));
     STRAIT_TRY(take_frames(neighbour, operation));
-    // An operation that can complete does, whatever happened after it on other ranks.
+    // An operation that can complete does so, whatever has happened on other ranks since.
     if (neighbour.bad_news && !operation.done()) return break_channel(*neighbour.bad_news, &neighbour);
     bool waiting = operation.needs(neighbour) && !operation.done();
     if (!waiting && !neighbour.connection.wants_write()) continue;
@@ -165,7 +166,8 @@ tl::unexpected<Error> Channel::break_channel(const Error& error, const Neighbour
   return tl::unexpected(error);
 }
 
-/// It may have gone because of what happened to another rank, as the communicator knows.
+/// Ends the channel because the connection to a neighbour has ended. If the communicator knows of an error (heed()),
+/// that is the cause, and is reported instead.
 tl::unexpected<Error> Channel::break_at_end_of(const Neighbour& neighbour, const std::string& when) {
   if (const Status news = ask_for_news(); !news) return break_channel(news.error());
   return break_channel({Code::remote_error, describe(neighbour.rank) + " is gone" + when + " (" +
@@ -175,7 +177,7 @@ tl::unexpected<Error> Channel::break_at_end_of(const Neighbour& neighbour, const
 
 Status Channel::check() {
   const Turn turn(*this, std::try_to_lock);
-  // An operation that is under way looks by itself.
+  // An operation in progress checks by itself.
   STRAIT_TRY(error());
   if (!turn) return {};
   for (Neighbour& neighbour : neighbours_) {
@@ -201,7 +203,8 @@ void Channel::announce(const Error& error) {
   tell_announced();
 }
 
-/// An operation that is under way finds it, at the latest when its turn ends; else it goes out from here.
+/// Sends an announced error, if no thread uses the connections. Otherwise the operation in progress finds it, at the
+/// latest when its Turn ends.
 void Channel::tell_announced() {
   std::optional<Error> announced;
   {

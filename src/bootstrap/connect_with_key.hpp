@@ -5,9 +5,9 @@
 
 namespace strait {
 
-/// Connects to a Doorman, proves the key and is admitted. A busy doorman may drop a newcomer, and drops one that comes
-/// with its proof too late, on a machine that stood still: that is tried again a few times, and until the deadline
-/// while `may_be_late`, because nobody may listen there yet.
+/// Connects to a Doorman, proves the key and waits to be admitted. A busy doorman may drop a new connection, and drops
+/// one whose proof comes too late, for example after the machine stood still. The attempt is then repeated a few times.
+/// If `may_be_late` is set, it is repeated until the deadline, also when nobody listens yet.
 Result<Connection> connect_with_key(const SocketAddress& address, const Key& key, Purpose purpose, bool may_be_late,
                                     const Wait& wait);
 

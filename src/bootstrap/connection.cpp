@@ -10,7 +10,7 @@
 namespace strait {
 namespace {
 
-/// The socket is as ready as before: who waits for that would come back at once.
+/// Waits for a moment, because poll would return at once: a shortage of memory does not change the socket's readiness.
 void wait_out_shortage() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
 
 }  // namespace
@@ -30,7 +30,7 @@ void Connection::flush() {
     } else if (is_shortage(errno)) {
       return wait_out_shortage();
     } else if (errno != EINTR) {
-      // What the peer sent before it went may say why: take that in first.
+      // What the peer sent before it closed may contain the reason: read that first.
       int error = errno;
       fill();
       end(error);
@@ -41,7 +41,7 @@ void Connection::flush() {
 }
 
 void Connection::fill() {
-  // Bounded, so that a peer that sends without pause does not keep the loop from the others.
+  // Bounded, so that a peer that sends without pause does not keep the caller from the others.
   constexpr int max_reads = 16;
   std::array<std::byte, 65536> chunk;
   for (int i = 0; i < max_reads && !ended_; ++i) {

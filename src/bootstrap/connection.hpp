@@ -8,8 +8,8 @@
 
 namespace strait {
 
-/// A non-blocking connection that carries frames. Nothing here waits, except receive() and flush_all(),
-/// and a moment where the system has no memory for a call.
+/// A non-blocking connection that carries frames. Its functions do not wait, except receive(), flush_all(), and briefly
+/// any function for which the system has no memory at the moment. Not thread-safe.
 class Connection {
  public:
   /// `peer` names the other side in errors.
@@ -19,25 +19,25 @@ class Connection {
   const Socket& socket() const { return socket_; }
   const std::string& peer() const { return peer_; }
   void rename(std::string peer) { peer_ = std::move(peer); }
-  /// The peer has proven the key: longer frames are accepted from it.
+  /// Accepts longer frames from now on, because the peer has proven the key.
   void trust() { parser_.set_max_payload_bytes(member_payload_bytes); }
 
-  /// Queues a frame and sends what can be sent at once.
+  /// Queues a frame and sends as much as the socket takes now.
   void send(FrameType type, std::span<const std::byte> payload);
-  /// Sends what can be sent at once.
+  /// Sends as much of what is queued as the socket takes now.
   void flush();
   bool wants_write() const { return sent_ < outgoing_.size() && !ended_; }
   short poll_events() const { return static_cast<short>(POLLIN | (wants_write() ? POLLOUT : 0)); }
 
-  /// Takes in what has arrived. Afterwards next() gives the frames, also those that came before the end.
+  /// Reads what has arrived. next() then returns the frames, including those that came before the connection ended.
   void fill();
   Result<std::optional<Frame>> next() { return parser_.next(); }
-  /// The peer has closed, or the connection broke; `end_reason` says how.
+  /// Whether the peer has closed the connection or it broke; `end_reason` says how.
   bool ended() const { return ended_; }
   const std::string& end_reason() const { return end_reason_; }
 
-  /// The socket, for a protocol other than frames; what of it has arrived already goes to `unread`. Everything queued
-  /// must have been sent.
+  /// Gives up the socket, for a protocol other than frames; bytes that have already been read go to `unread`.
+  /// Everything queued must have been sent.
   Socket release(Bytes& unread) {
     unread = parser_.take_rest();
     return std::move(socket_);

@@ -18,7 +18,8 @@ Doorman::Doorman(Socket listener, const Key& key, Purpose purpose, Limits limits
     : listener_(std::move(listener)), key_(key), purpose_(purpose), limits_(limits) {}
 
 void Doorman::watch(std::vector<pollfd>& fds) const {
-  // Out of descriptors, the waiting connection would make poll return at once for ever: look again a little later.
+  // While descriptors are exhausted, the waiting connection would make poll return at once every time: it is looked at
+  // again a little later.
   if (listener_ && accept_again_.expired()) fds.push_back({listener_.get(), POLLIN, 0});
   for (const Pending& pending : pending_) fds.push_back({pending.connection.fd(), pending.connection.poll_events(), 0});
 }
@@ -42,13 +43,13 @@ void Doorman::accept_some() {
   }
 }
 
-/// Of those who had not even said hello when they were looked at.
+/// Returns the oldest of the connections that had not sent a hello when last examined.
 Doorman::PendingList::iterator Doorman::oldest_silent() {
   return std::find_if(pending_.begin(), pending_.end(), [](const Pending& p) { return p.was_silent; });
 }
 
-/// At the expense of `stranger`, or else of who came first and has not finished though ranks are quick. If it cannot,
-/// nobody is accepted for a while.
+/// Drops `stranger`; or without one the oldest connection, if it has not finished its handshake in the short time that
+/// ranks need. If none can be dropped, nobody is accepted for a while, and it returns false.
 bool Doorman::make_room(PendingList::iterator stranger, const std::string& reason) {
   if (stranger == pending_.end() && !pending_.empty() && pending_.front().patience.expired())
     stranger = pending_.begin();

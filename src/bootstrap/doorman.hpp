@@ -8,32 +8,32 @@
 
 namespace strait {
 
-/// Stands at a listening socket: accepts, and lets in who proves the key. Everybody else is dropped: who sends
-/// something else at once, who says nothing by the handshake's deadline. Many at a time and never waiting, so that
-/// strangers delay nobody.
+/// Accepts connections at a listening socket, and admits peers that prove the key. All others are dropped: those that
+/// send anything else immediately, those that send nothing when the handshake's deadline passes. It handles many
+/// handshakes concurrently and never waits, so that strangers delay nobody.
 class Doorman {
  public:
   struct Limits {
     std::int64_t handshake_ms = 2000;
-    std::size_t pending = 512;  ///< handshakes at a time; beyond, strangers are dropped
-    std::size_t accepts = 64;   ///< at a time: strangers may knock faster than they can be looked at
+    std::size_t pending = 512;  ///< concurrent handshakes; beyond that, strangers are dropped
+    std::size_t accepts = 64;   ///< accepted per admit(): strangers may connect faster than they can be examined
   };
 
   Doorman(Socket listener, const Key& key, Purpose purpose, Limits limits);
 
-  /// Appends what to poll for.
+  /// Appends the descriptors to poll.
   void watch(std::vector<pollfd>& fds) const;
-  /// Does what can be done now; returns those who have just proven the key. Call it after each poll, whatever was
-  /// ready.
+  /// Advances handshakes as far as possible; returns the connections of peers that have just proven the key. Call it
+  /// after each poll, whichever descriptors were ready.
   std::vector<Connection> admit();
-  /// Parts from all who have not been admitted yet; ranks knock again.
+  /// Drops all peers that are not admitted yet; ranks among them connect again.
   void drop_all() { pending_.clear(); }
-  /// Admits nobody from now on.
+  /// Stops listening and drops all peers that are not admitted yet.
   void close();
-  /// How many were dropped, and what was wrong with the last one.
+  /// How many peers were dropped, and what was wrong with the last one.
   std::int64_t dropped() const { return dropped_; }
   const std::string& last_drop() const { return last_drop_; }
-  /// Set while accepting fails for want of file descriptors or memory.
+  /// The error while accepting fails for lack of file descriptors or memory; otherwise "".
   const std::string& accept_error() const { return accept_error_; }
 
  private:
@@ -41,7 +41,7 @@ class Doorman {
     Connection connection;
     ServerHandshake handshake;
     Deadline deadline;
-    Deadline patience;  ///< beyond it, this one makes room where it is needed
+    Deadline patience;  ///< after this time, the connection may be dropped to make room
     bool was_silent = false;
   };
   using PendingList = std::list<Pending>;

@@ -6,7 +6,7 @@
 namespace strait {
 namespace {
 
-/// The first bytes in print, so that a reader recognises another program's greeting.
+/// Returns the first bytes as text, in which a reader may recognise another program's greeting.
 std::string printable(std::span<const std::byte> bytes) {
   std::string text;
   for (std::byte b : bytes.first(std::min<std::size_t>(bytes.size(), frame_header_bytes))) {

@@ -16,10 +16,10 @@ HandOut& HandOut::operator=(HandOut&& other) noexcept {
 }
 
 void HandOut::serve(const UniqueId& id) {
-  constexpr int at_a_time = 64;  // ranks that knock at the other door wait meanwhile
+  constexpr int at_a_time = 64;  // bounded: ranks that connect to the root's TCP port wait meanwhile
   for (int i = 0; i < at_a_time; ++i) {
     auto socket = accept_one(listener_);
-    if (!socket) std::this_thread::sleep_for(std::chrono::milliseconds(10));  // out of descriptors: no busy loop
+    if (!socket) std::this_thread::sleep_for(std::chrono::milliseconds(10));  // out of descriptors: avoid a busy loop
     if (!socket || !*socket) return;
     if (const auto user = user_behind(socket->get()); user != ::geteuid()) {
       part_from(socket->release());
@@ -28,7 +28,7 @@ void HandOut::serve(const UniqueId& id) {
       continue;
     }
     auto packed = id.pack();
-    // A fresh socket's buffer takes these few bytes at once.
+    // The empty buffer of a new socket takes these few bytes at once.
     [[maybe_unused]] auto sent = ::send(socket->get(), packed.data(), packed.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 }

@@ -5,8 +5,8 @@
 
 namespace strait {
 
-/// A listening unix socket at which processes of this user are handed the unique id. Anybody of this host may knock,
-/// and delays nobody by it, also when this ends.
+/// A listening unix socket that gives the unique id to processes of the same user. Any process of this host may
+/// connect, but cannot delay this one, not even in close().
 class HandOut {
  public:
   HandOut() = default;
@@ -17,7 +17,7 @@ class HandOut {
 
   explicit operator bool() const { return static_cast<bool>(listener_); }
   int fd() const { return listener_.get(); }
-  /// Hands it to those who wait, some at a time.
+  /// Gives the unique id to processes that wait, a bounded number per call.
   void serve(const UniqueId& id);
   void close();
 

@@ -11,7 +11,7 @@ static_assert(crypto_auth_hmacsha256_KEYBYTES == std::tuple_size_v<Key>);
 const unsigned char* raw(const std::byte* bytes) { return reinterpret_cast<const unsigned char*>(bytes); }
 unsigned char* raw(std::byte* bytes) { return reinterpret_cast<unsigned char*>(bytes); }
 
-/// The roles differ in the text, so that neither side can answer by echoing the other.
+/// The roles are part of the text, so that neither side can answer by echoing the other's proof.
 constexpr std::string_view client_role = "strait client";
 constexpr std::string_view server_role = "strait server";
 
@@ -102,7 +102,8 @@ Result<Bytes> ServerHandshake::take_hello(const Frame& frame) {
   auto version = in.number<std::uint16_t>();
   auto purpose = in.number<std::uint8_t>();
   in.fill(client_nonce_);
-  // Another version may have other fields. It is answered all the same: the client reports the difference.
+  // A hello of another version may have other fields. It is answered all the same, so that the client reports the
+  // difference.
   if (in.failed() || version == protocol_version) STRAIT_TRY(in.finish("hello"));
   if (purpose != static_cast<std::uint8_t>(purpose_)) return fail(Code::remote_error, "a hello for another purpose");
   Proof proof = prove(key_, transcript(server_role, purpose_, client_nonce_, nonce_));

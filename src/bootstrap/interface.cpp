@@ -18,7 +18,7 @@
 namespace strait {
 namespace {
 
-/// Of a host's own ends of what its containers and virtual machines have.
+/// Names of the interfaces by which a host is connected to its containers and virtual machines.
 constexpr std::string_view bridge_prefixes[] = {"docker", "veth",    "virbr",  "br-", "cni", "podman",
                                                 "vmnet",  "flannel", "cilium", "lxc", "cali"};
 constexpr std::string_view tunnel_prefixes[] = {"tun", "wg"};
@@ -69,13 +69,13 @@ bool is_link_local(const SocketAddress& address) {
   return address.family == 6 && address.bytes[0] == std::byte{0xfe} &&
          (address.bytes[1] & std::byte{0xc0}) == std::byte{0x80};
 }
-/// IPv4. A server's management controller has such an address, which leads to no other host; over a bare cable hosts
-/// may have no other.
+/// Whether the address is an IPv4 link-local one (169.254/16). The interface of a server's management controller has
+/// such an address, and leads to no other host; but hosts connected by a bare cable may have no other.
 bool is_self_assigned(const SocketAddress& address) {
   return address.family == 4 && address.bytes[0] == std::byte{169} && address.bytes[1] == std::byte{254};
 }
 
-/// Where other hosts are the likelier, the earlier.
+/// How likely an interface leads to other hosts; the most likely first.
 enum class Reach : std::uint8_t { plain, doubtful, loopback };
 constexpr Reach all_reaches[] = {Reach::plain, Reach::doubtful, Reach::loopback};
 Reach reach_of(const Interface& entry) {
@@ -83,13 +83,13 @@ Reach reach_of(const Interface& entry) {
   return is_self_assigned(entry.address) || has_one_of(tunnel_prefixes, entry.name) ? Reach::doubtful : Reach::plain;
 }
 
-/// The host's order counts among those of one reach.
+/// Returns the first admitted interface of the best reach; among interfaces of equal reach, the host's order decides.
 template <class Predicate>
 const Interface* first(std::span<const Interface> interfaces, Predicate admits) {
   for (const Reach reach : all_reaches)
     for (const Interface& entry : interfaces) {
       if (!entry.up || reach_of(entry) != reach || !admits(entry.name)) continue;
-      // Of the interface found, its IPv4 address if it has one.
+      // Prefer the interface's IPv4 address, if it has one.
       for (const Interface& other : interfaces)
         if (other.name == entry.name && other.address.family == 4 && reach_of(other) == reach) return &other;
       return &entry;
@@ -120,7 +120,7 @@ Result<std::vector<Interface>> list_interfaces() {
 Result<Interface> choose_interface(std::span<const Interface> interfaces, std::string_view filter_text) {
   if (!filter_text.empty()) {
     Filter filter = parse_filter(filter_text);
-    // "^docker" does not ask for loopback: that comes last.
+    // A filter such as "^docker" does not ask for loopback, so loopback still comes last.
     const Interface* const chosen = first(interfaces, [&](std::string_view name) { return filter.admits(name); });
     if (chosen) return *chosen;
     return fail(
@@ -135,7 +135,7 @@ Result<Interface> choose_interface(std::span<const Interface> interfaces, std::s
                                       ". Bring one up (ip link set lo up), or choose one by STRAIT_SOCKET_IFNAME");
 }
 
-/// By a socket, which is in the process's network namespace: /sys/class/net may be another's.
+/// Asks through a socket, which belongs to the process's network namespace; /sys/class/net may show another one.
 double rate_gbps(const Interface& interface) {
   const UniqueFd any(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const auto ask = [&](auto& question) {
@@ -146,7 +146,7 @@ double rate_gbps(const Interface& interface) {
   };
   ethtool_drvinfo about{};
   about.cmd = ETHTOOL_GDRVINFO;
-  (void)ask(about);  // without a name, any rate is believed
+  (void)ask(about);  // if it fails, the name is empty, and any rate is accepted
   ethtool_cmd settings{};
   settings.cmd = ETHTOOL_GSET;
   if (!ask(settings)) return 0;
@@ -154,7 +154,7 @@ double rate_gbps(const Interface& interface) {
 }
 
 double rate_gbps(std::string_view driver, std::uint32_t megabits) {
-  // A container's, which say 10 Gbit/s whatever is behind them.
+  // Interfaces of containers: they report 10 Gbit/s whatever is behind them.
   if (driver == "veth" || driver == "tun") return 0;
   constexpr double gbps_of_megabit = 1.0 / 8000;
   return megabits >= INT32_MAX ? 0 : megabits * gbps_of_megabit;  // SPEED_UNKNOWN is -1

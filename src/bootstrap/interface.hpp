@@ -11,7 +11,7 @@
 
 namespace strait {
 
-/// A network interface's address; an interface with several addresses appears once for each.
+/// A network interface and one address of it; an interface with several addresses appears once for each.
 struct Interface {
   std::string name;
   SocketAddress address;
@@ -19,20 +19,21 @@ struct Interface {
   bool loopback = false;
 };
 
-/// This host's addresses, without IPv6 link-local ones (they mean nothing on another host).
+/// Lists this host's addresses, except IPv6 link-local ones, which are meaningless on another host.
 Result<std::vector<Interface>> list_interfaces();
 
-/// The one interface to listen on. `filter` is STRAIT_SOCKET_IFNAME: "eth,ib", "^docker,lo", "=eth0"; with "" the first
-/// that is up and neither loopback nor a container's or virtual machine's bridge, else loopback. IPv4 before IPv6.
+/// Selects the interface to listen on. `filter` is STRAIT_SOCKET_IFNAME: "eth,ib", "^docker,lo", "=eth0". If it is "",
+/// the first interface is taken that is up and neither loopback nor a bridge for containers or virtual machines;
+/// failing that, loopback. IPv4 is preferred to IPv6.
 Result<Interface> choose_interface(std::span<const Interface> interfaces, std::string_view filter);
 
-/// choose_interface for this host and environment.
+/// Selects the interface for this host and environment.
 Result<Interface> choose_interface(const Environment& environment);
 
-/// What it carries each way, in GB/s, by its driver (ethtool(8)); 0 where that does not say, as of loopback, or not
-/// truly, as of what joins a container to its host.
+/// Returns the interface's bandwidth in each direction in GB/s, as its driver reports it (ethtool(8)); 0 if the driver
+/// reports none, as for loopback, or one without meaning, as for interfaces that connect a container to its host.
 double rate_gbps(const Interface& interface);
-/// The same of what a driver of that name says.
+/// Converts the rate that a driver of this name reports.
 double rate_gbps(std::string_view driver, std::uint32_t megabits);
 
 }  // namespace strait

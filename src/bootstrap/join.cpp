@@ -15,7 +15,7 @@ std::vector<int> children_of(int rank, int ranks) {
   return children;
 }
 
-/// Puts what was attempted in front of a local failure.
+/// Prefixes a local failure with what was attempted.
 Error in_context(const std::string& context, Error error) {
   error.message = context + ": " + error.message;
   return error;
@@ -23,7 +23,8 @@ Error in_context(const std::string& context, Error error) {
 
 }  // namespace
 
-/// The steps of joining: to the root, then to the parent and the children in the tree, then the exchange of identities.
+/// The steps of joining: connect to the root, then to the parent and the children in the tree, then exchange
+/// identities.
 class ChannelBuilder {
  public:
   ChannelBuilder(const UniqueId& id, const JoinOptions& options)
@@ -59,7 +60,7 @@ class ChannelBuilder {
     for (std::string why;;) {
       const Status announced = announce_self(self);
       auto answer = announced ? wait_for_root() : tl::unexpected(announced.error());
-      if (!answer && answer.error().code == Code::in_progress) {  // another set's root
+      if (!answer && answer.error().code == Code::in_progress) {  // the root of another set of ranks
         why = answer.error().message;
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
         continue;
@@ -75,7 +76,7 @@ class ChannelBuilder {
     if (said) return said;
     const Error error =
         in_context("rank " + std::to_string(options_.rank) + " cannot join at " + id_.root.to_string(), said.error());
-    if (root_) root_->send(FrameType::error, encode(error));  // the others need not wait for this rank
+    if (root_) root_->send(FrameType::error, encode(error));  // so that the other ranks do not wait for this one
     return tl::unexpected(error);
   }
 
@@ -100,7 +101,8 @@ class ChannelBuilder {
     return {};
   }
 
-  /// On the interface that was asked for, else on the one that leads to the root.
+  /// Listens for children: on the interface that STRAIT_SOCKET_IFNAME selects, otherwise on the one that leads to the
+  /// root. Returns the address.
   Result<SocketAddress> listen() {
     STRAIT_ASSIGN(SocketAddress address, root_->socket().local_address());
     if (options_.environment.is_set("STRAIT_SOCKET_IFNAME")) {
@@ -114,7 +116,7 @@ class ChannelBuilder {
     return listener_.local_address();
   }
 
-  /// Code::in_progress: it is another set's.
+  /// Waits for the root's answer. Code::in_progress: the root belongs to another set of ranks.
   Result<Frame> wait_for_root() {
     auto answer = root_->receive(options_.wait);
     if (!answer && answer.error().code == Code::timeout)
@@ -154,7 +156,7 @@ class ChannelBuilder {
 
   Status accept_children(const Session& session) {
     Doorman doorman(std::move(listener_), id_.key, Purpose::link, {});
-    std::vector<Connection> unnamed;  // have the key, but have not yet said which rank they are
+    std::vector<Connection> unnamed;  // have proven the key, but not yet said which rank they are
     while (!children_.empty()) {
       if (options_.wait.aborted()) return fail(Code::aborted, "aborted while joining");
       if (options_.wait.deadline.expired()) return children_missing(doorman);
@@ -171,7 +173,8 @@ class ChannelBuilder {
     return {};
   }
 
-  /// Whether the connection is settled: taken as a child's, or to be dropped.
+  /// Handles a connection's link frame. Returns true if the connection is done with: taken as a child's, or to be
+  /// dropped.
   bool take_child(Connection& connection, const Session& session) {
     connection.fill();
     auto frame = connection.next();
@@ -194,7 +197,7 @@ class ChannelBuilder {
     return fail(Code::timeout, text);
   }
 
-  /// The failure of another rank, if the root has sent word of one.
+  /// Returns the failure of another rank if the root has sent one.
   Status check_root() {
     root_->fill();
     STRAIT_ASSIGN(auto frame, root_->next());
@@ -206,8 +209,8 @@ class ChannelBuilder {
     return {};
   }
 
-  /// A neighbour that went away did so for a reason, which the root may be about to tell. If not, it was this rank that
-  /// failed first: the root tells the others.
+  /// Returns the original cause of `error`. If a neighbour went away, the root may be about to send the reason.
+  /// Otherwise this rank failed first, and the root is told, so that it tells the others.
   tl::unexpected<Error> root_cause(Error error) {
     if (error.code == Code::remote_error) {
       auto frame = root_->receive({Deadline::after_ms(100), options_.wait.abort});

@@ -7,14 +7,14 @@
 namespace strait {
 namespace {
 
-/// What a launcher says before it is decided how to meet.
+/// What a launcher's variables say, before the way to meet is chosen.
 struct Launcher {
   LaunchInfo info;
   bool one_host = false;
   HostPort root{};  ///< no host: the launcher does not say where rank 0 runs
 };
 
-/// A whole number from a launcher's variable.
+/// Reads a whole number from a launcher's variable.
 Result<int> read_number(const Environment& environment, const char* name, int minimum) {
   std::string text = environment.raw(name);
   int value = 0;
@@ -27,7 +27,7 @@ Result<int> read_number(const Environment& environment, const char* name, int mi
   return value;
 }
 
-/// Where a launcher keeps its numbers.
+/// Names of a launcher's variables.
 struct Variables {
   const char* rank;
   const char* ranks;
@@ -83,7 +83,7 @@ Result<Launcher> read_open_mpi(const Environment& environment) {
   return launcher;
 }
 
-/// The first host of a list in Slurm's notation: "node[07-09,12],other" begins with node07.
+/// Returns the first host of a list in Slurm's notation: node07 for "node[07-09,12],other".
 std::string first_host(const std::string& list) {
   auto bracket = list.find('[');
   auto comma = list.find(',');
@@ -104,7 +104,8 @@ Result<Launcher> read_slurm(const Environment& environment) {
   std::string nodes = environment.raw("SLURM_STEP_NUM_NODES");
   launcher.one_host = (nodes.empty() ? environment.raw("SLURM_NNODES") : nodes) == "1";
   launcher.info.job = "Slurm " + environment.raw("SLURM_JOB_ID") + "." + environment.raw("SLURM_STEP_ID");
-  // Rank 0 runs on the step's first node; where srun itself runs may be a login node.
+  // Rank 0 runs on the step's first node. The address of srun's own host, which may be a login node, is only the
+  // fallback.
   launcher.root.host = first_host(environment.raw("SLURM_STEP_NODELIST"));
   if (launcher.root.host.empty()) launcher.root.host = environment.raw("SLURM_LAUNCH_NODE_IPADDR");
   Key hash = derive_key({}, launcher.info.job);
@@ -130,7 +131,7 @@ Result<Launcher> read_launcher(const Environment& environment) {
   if (is_set(environment, "OMPI_COMM_WORLD_RANK")) return read_open_mpi(environment);
   if (is_set(environment, "SLURM_STEP_ID") && is_set(environment, "SLURM_PROCID")) return read_slurm(environment);
   if (is_set(environment, "PMIX_RANK")) return read_pmix(environment);
-  if (environment.is_set("STRAIT_RANKS")) return read_by_hand(environment);  // which says what is missing
+  if (environment.is_set("STRAIT_RANKS")) return read_by_hand(environment);  // fails, and says what is missing
   if (is_set(environment, "RANK") && is_set(environment, "WORLD_SIZE") && environment.raw("WORLD_SIZE") != "1")
     log_warn(-1, "RANK and WORLD_SIZE=" + environment.raw("WORLD_SIZE") +
                      " are set, as torchrun does, but MASTER_ADDR and MASTER_PORT are not both: this process is a rank "
@@ -149,7 +150,7 @@ Result<Bytes> read_secret(const Environment& environment) {
     if (error != std::errc{} || rest != text.data() + i + 2) break;
     secret.push_back(static_cast<std::byte>(byte));
   }
-  if (text.size() != 64 || secret.size() != 32)  // the value is a secret: it does not appear in the message
+  if (text.size() != 64 || secret.size() != 32)  // the value is secret, so the message does not show it
     return fail(Code::invalid_argument,
                 "STRAIT_KEY has " + std::to_string(text.size()) +
                     " characters and is not accepted: give 64 hexadecimal digits (openssl rand -hex 32)");
@@ -184,7 +185,8 @@ Status choose_meeting(const Environment& environment, const Launcher& launcher, 
     info.root = std::move(*parsed);
   } else if (launcher.one_host) {
     info.meeting = Meeting::local;
-    info.job += " " + launcher.root.host;  // not so for a key: hosts may spell an address differently
+    // For the socket's name only: a key is derived without the address, which hosts may spell differently.
+    info.job += " " + launcher.root.host;
     return {};
   } else if (is_set(environment, "PMIX_RANK") && info.launcher != "torchrun" && info.launcher != "STRAIT_RANK") {
     info.meeting = Meeting::pmix;

@@ -20,7 +20,7 @@ struct LocalName {
   std::string text;
 };
 
-/// The user is part of the name, so that another user's job of the same name is no obstacle.
+/// Returns the socket's name. The user is part of it, so that another user's job of the same name does not interfere.
 LocalName name_of(const std::string& job) {
   constexpr char digits[] = "0123456789abcdef";
   LocalName name;
@@ -31,7 +31,8 @@ LocalName name_of(const std::string& job) {
     name.text += {digits[byte >> 4], digits[byte & 15]};
   }
   name.address.sun_family = AF_UNIX;
-  std::memcpy(name.address.sun_path + 1, name.text.data(), name.text.size());  // a leading 0: the abstract namespace
+  // A leading 0 byte: the abstract namespace.
+  std::memcpy(name.address.sun_path + 1, name.text.data(), name.text.size());
   name.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.text.size());
   return name;
 }
@@ -39,7 +40,8 @@ LocalName name_of(const std::string& job) {
 Result<Socket> open_unix_socket() {
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return fail_errno("cannot open a unix socket", errno, descriptor_remedy(errno));
-  // SO_PASSRIGHTS, from Linux 6.16 on: nobody is to send descriptors here, which older kernels take in all the same.
+  // SO_PASSRIGHTS (since Linux 6.16): refuses descriptors, which nobody is to send here. Older kernels accept them all
+  // the same.
   constexpr int pass_rights = 83, none = 0;
   ::setsockopt(fd.get(), SOL_SOCKET, pass_rights, &none, sizeof(none));
   return Socket(std::move(fd));
@@ -52,7 +54,7 @@ Status pause(const std::string& what, const Wait& wait) {
   return {};
 }
 
-/// The id, or nothing if the other end closes first: rank 0 may just be ending an earlier start-up.
+/// Reads the unique id. Returns nothing if the other end closes first: rank 0 may just be ending an earlier start-up.
 Result<std::optional<UniqueId>> read_id(const Socket& socket, const Wait& wait) {
   std::array<std::byte, unique_id_bytes> packed;
   std::size_t have = 0;
@@ -69,7 +71,7 @@ Result<std::optional<UniqueId>> read_id(const Socket& socket, const Wait& wait) 
   return id;
 }
 
-/// What has connected to the name is parted from unless it is this user's.
+/// Checks that the other end of the connection belongs to this user; otherwise closes it and fails.
 Status check_owner(Socket& socket, const LocalName& name) {
   const auto user = user_behind(socket.get());
   if (user == ::geteuid()) return {};

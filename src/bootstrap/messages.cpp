@@ -8,7 +8,8 @@ constexpr std::size_t max_value_bytes = 4096;
 constexpr std::size_t max_settings = 256;
 constexpr std::size_t max_error_bytes = 65536;
 
-/// Each message has one list of its fields, in the order in which they travel, that serves both directions.
+/// Encoder and Decoder have the same functions, so that one list of a message's fields (pass()), in the order in which
+/// they are sent, serves both directions.
 class Encoder {
  public:
   template <class T>

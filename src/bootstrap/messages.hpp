@@ -9,33 +9,33 @@
 #include "bootstrap/address.hpp"
 #include "bootstrap/peer_info.hpp"
 
-/// The payloads of frames, and how they are encoded. Decoders take bytes that a stranger may have sent.
+/// The payloads of frames and their encoding. Decoders must cope with any bytes, because a stranger may have sent them.
 namespace strait {
 
 using Session = std::array<std::byte, 16>;
 
-/// rank -> root. What the root needs in order to introduce ranks and to name them in errors.
+/// Rank to root: what the root needs to introduce the rank to others and to name it in errors.
 struct JoinMessage {
   std::int32_t rank = 0;
   std::int32_t ranks = 0;
   std::int64_t remaining_ms = 0;  ///< until this rank's deadline
   std::string host_name;
   std::int64_t pid = 0;
-  SocketAddress listener;  ///< where this rank's children in the tree find it
+  SocketAddress listener;  ///< address at which this rank's children in the tree connect to it
   std::vector<Setting> settings;
 };
 Bytes encode(const JoinMessage& message);
 Result<JoinMessage> decode_join(std::span<const std::byte> payload);
 
-/// root -> rank.
+/// Root to rank: all ranks have joined.
 struct WelcomeMessage {
-  Session session{};  ///< tells this set of ranks from others with the same key
+  Session session{};  ///< random; distinguishes this set of ranks from others with the same key
   SocketAddress parent;
 };
 Bytes encode(const WelcomeMessage& message);
 Result<WelcomeMessage> decode_welcome(std::span<const std::byte> payload);
 
-/// child -> parent.
+/// Child to parent: which rank connects.
 struct LinkMessage {
   Session session{};
   std::int32_t rank = 0;
@@ -49,11 +49,11 @@ Result<Error> decode_error(std::span<const std::byte> payload);
 Bytes encode(const PeerInfo& info);
 Result<PeerInfo> decode_peer_info(std::span<const std::byte> payload);
 
-/// The head of every frame of a collective operation of the channel, so that ranks in different calls notice.
+/// Head of every frame of a channel operation, by which ranks notice that they are in different operations.
 struct OperationHead {
   std::uint8_t operation = 0;
   std::uint64_t sequence = 0;
-  std::int32_t origin = 0;  ///< whose data follows (contribution), or who broadcasts
+  std::int32_t origin = 0;  ///< the rank whose data follows (contribution), or that broadcasts
   bool operator==(const OperationHead&) const = default;
 };
 void write_head(Serializer& out, const OperationHead& head);

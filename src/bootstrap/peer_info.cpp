@@ -20,7 +20,7 @@ struct ProcessToken {
   pid_t owner = 0;
 };
 
-/// A forked child is another process: it gets its own token.
+/// Returns this process's token. A forked child is another process, and gets a token of its own.
 std::array<std::byte, 16> process_token() {
   static ProcessToken token;
   std::lock_guard lock(token.mutex);

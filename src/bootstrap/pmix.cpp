@@ -13,7 +13,7 @@
 namespace strait {
 namespace {
 
-/// The functions of libpmix that are used, from whichever libpmix the launcher's installation has.
+/// The functions of libpmix that are used here, from the libpmix of the launcher's installation.
 struct Library {
   decltype(&PMIx_Init) init = nullptr;
   decltype(&PMIx_Finalize) finalize = nullptr;
@@ -27,7 +27,7 @@ struct Library {
 constexpr const char* remedy = ". Set STRAIT_ROOT and STRAIT_KEY on all ranks instead";
 
 Result<Library> load_library() {
-  // Never unloaded: libpmix has threads of its own. Global, because its plug-ins look for its symbols.
+  // Never unloaded, because libpmix has threads of its own. RTLD_GLOBAL, because its plug-ins look for its symbols.
   void* handle = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
   if (!handle)
     return fail(Code::unsupported,
@@ -49,7 +49,8 @@ Result<Library> load_library() {
   return library;
 }
 
-/// The outcome of one non-blocking call. libpmix may answer after the waiter has given up: both hold it.
+/// The result of one non-blocking call. Shared by the waiter and libpmix, which may answer after the waiter has given
+/// up.
 struct Answer {
   std::mutex mutex;
   std::condition_variable arrived;
@@ -84,7 +85,7 @@ class Session {
     return session;
   }
   ~Session() {
-    // While an answer is outstanding, finalizing could block for ever.
+    // PMIx_Finalize could block forever while an answer is outstanding.
     if (open_ && !abandoned_) library_.finalize(nullptr, 0);
   }
   Session(const Session&) = delete;
@@ -166,7 +167,8 @@ Bytes from_hex(const std::string& text) {
 }  // namespace
 
 Result<PmixMeeting> meet_through_pmix(int rank, const std::function<Result<UniqueId>()>& make_id, const Wait& wait) {
-  // A process may start several communicators one after the other; stored values are not replaced, so each has its key.
+  // A process may make several communicators one after another, and stored values cannot be replaced: each gets a key
+  // of its own.
   static std::atomic<int> meetings{0};
   std::string key = "strait.unique_id." + std::to_string(meetings.fetch_add(1));
   STRAIT_ASSIGN(auto session, Session::open(wait));

@@ -9,7 +9,7 @@
 namespace strait {
 namespace {
 
-/// Other text for any other list: list_ranks() leaves out the end of long ones.
+/// Returns a text that differs for different lists. list_ranks() shortens long lists, so these get a digest.
 std::string identify(const std::vector<int>& ranks) {
   if (ranks.size() <= most_listed_ranges) return list_ranks(ranks);
   std::string all;

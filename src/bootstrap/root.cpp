@@ -16,7 +16,7 @@
 namespace strait {
 namespace {
 
-/// A rank is told that others are missing a little before its own deadline, while it still listens.
+/// How long before its deadline a rank is told that others are missing, while it still listens for that.
 std::int64_t margin_ms(std::int64_t remaining_ms) { return std::clamp<std::int64_t>(remaining_ms / 10, 5, 500); }
 
 class Root {
@@ -37,9 +37,9 @@ class Root {
  private:
   struct Member {
     Connection connection;
-    int rank = -1;  ///< -1: has not said yet
+    int rank = -1;  ///< -1: not known yet
     bool ready = false;
-    bool closing = false;  ///< told of the failure; goes once that is sent
+    bool closing = false;  ///< to be removed once everything queued for it is sent
   };
 
   void serve_all();
@@ -69,8 +69,8 @@ class Root {
   std::optional<Error> failure_;
   bool introduced_ = false;
   Deadline linger_ = Deadline::never();  ///< after a failure: until when ranks that come late are told of it
-  int expected_;                         ///< how many ranks there are at most, by what is known or any has said
-  std::set<int> told_ranks_;             ///< of the failure; of a set, those that come again want the next root
+  int expected_;                         ///< the largest number of ranks, of what is known and what ranks have said
+  std::set<int> told_ranks_;             ///< have been told; with `set_`, they come again only for the next root
   std::atomic<std::int64_t> strangers_dropped_{0};
   std::atomic<int> joined_{0};
   std::atomic<bool> failed_{false};
@@ -83,7 +83,7 @@ void Root::run(const std::atomic<bool>& stop) {
     if (!served && !failure_) served = or_shortage([&] { tell_shortage(served.error()); });
   }
   if (served && !introduced_ && (set_ || failure_)) served = or_shortage([this] { put_off_all(); });
-  if (!served) give_up();  // short again, or while telling
+  if (!served) give_up();  // short of memory again, or while telling the ranks
 }
 
 void Root::serve_all() {
@@ -99,21 +99,21 @@ void Root::serve_all() {
   strangers_dropped_.store(doorman_.dropped(), std::memory_order_relaxed);
 }
 
-/// Who has joined is told, and who comes later, if there is memory for that. Of the others something may be lost: they
-/// are to come again.
+/// Tells ranks that have joined of the failure, and those that come later, as far as memory permits. The others may
+/// have lost data: they are dropped, and connect again.
 void Root::tell_shortage(const Error& error) {
   doorman_.drop_all();
   fail_all(error);
   std::erase_if(members_, [](const Member& member) { return member.rank < 0; });
 }
 
-/// The next root is about to listen here.
+/// Tells all ranks to come again, because the next root is about to listen here.
 void Root::put_off_all() {
   for (Member& member : members_)
     if (!member.closing) put_off(member, failure_ ? failure_->message : "another set of ranks was to join there");
 }
 
-/// Without a word: all see it go.
+/// Closes everything without sending messages: all ranks notice that the root is gone.
 void Root::give_up() {
   failed_.store(true, std::memory_order_release);
   doorman_.close();
@@ -197,7 +197,8 @@ Status Root::is_of_this_set(const JoinMessage& message) const {
                                   "\" on the one that it joins. Give the same on all ranks");
 }
 
-/// Of a set of ranks that differs.
+/// Answers a rank of another set. If its set is later (smaller), the rank is to come again, and this root ends; if it
+/// is earlier, only the rank is refused; if both have the same size, the ranks disagree, and all fail.
 void Root::turn_away(Member& member, const JoinMessage& message, const Error& differs) {
   if (message.ranks < expected_) {
     put_off(member, differs.message);
@@ -208,7 +209,7 @@ void Root::turn_away(Member& member, const JoinMessage& message, const Error& di
   if (message.ranks <= expected_) fail_all(differs);
 }
 
-/// It is to come again, for the next root.
+/// Tells a rank to come again, for the next root.
 void Root::put_off(Member& member, const std::string& why) {
   member.connection.send(FrameType::error, encode(Error{Code::in_progress, why}));
   member.closing = true;
@@ -220,7 +221,7 @@ void Root::introduce() {
     return;
   }
   introduced_ = true;
-  // From here on nobody new belongs to this set: a rank that knocks again wants the next one.
+  // From here on the set is complete: a rank that connects now wants the next root.
   doorman_.close();
   hand_out_.close();
   WelcomeMessage welcome;
@@ -240,10 +241,10 @@ void Root::fail_all(const Error& error) {
   if (failure_) return;
   linger_ = Deadline::after_ms(std::clamp<std::int64_t>(deadline_.remaining_ms(), 1000, 60'000));
   failure_ = error;
-  failed_.store(true, std::memory_order_release);  // before any rank is told, which may begin anew at once
+  failed_.store(true, std::memory_order_release);  // before any rank is told, because that rank may start again at once
   log_info(-1, "start-up failed: " + error.message);
   for (Member& member : members_)
-    if (!set_ || member.rank >= 0) tell_failure(member);  // else it may mean another set, which it is about to say
+    if (!set_ || member.rank >= 0) tell_failure(member);  // others may belong to another set, as their join will show
 }
 
 void Root::tell_failure(Member& member) {
@@ -291,8 +292,8 @@ bool Root::finished() const {
          std::all_of(members_.begin(), members_.end(), [](const Member& member) { return member.ready; });
 }
 
-/// The threads of the parent do not exist in a forked child, where their handles may by now name threads of its own:
-/// they are neither joined nor detached.
+/// Keeps a thread object in a forked child, neither joined nor detached: the parent's thread does not exist there, and
+/// its handle may by now name a thread of the child's own.
 void abandon(std::thread thread) {
   static auto* const abandoned = new std::list<std::thread>;  // never destroyed
   abandoned->push_back(std::move(thread));
@@ -344,7 +345,7 @@ Registry& registry() {
   return instance;
 }
 
-/// Waits for their threads, and keeps nobody from the registry meanwhile.
+/// Ends the roots for which `is_over` is true; waits for their threads after releasing the registry's lock.
 template <class IsOver>
 void end_roots(Registry& registry, const IsOver& is_over) {
   std::list<std::unique_ptr<RunningRoot>> over;
@@ -353,8 +354,8 @@ void end_roots(Registry& registry, const IsOver& is_over) {
     if (const auto root = next++; is_over(**root)) over.splice(over.end(), registry.roots, root);
 }
 
-/// In the place of an earlier root of this process that has failed: whom that one would still tell of it has not come
-/// yet, and is to join this one. It may not have heard yet that its own rank has given up.
+/// Listens at the address, in place of a failed earlier root of this process: ranks that it would still tell of the
+/// failure are to join the new root. Tries for 1 s: that root may not have noticed yet that its own rank gave up.
 Result<Socket> listen_in_place_of_failed(Registry& registry, const SocketAddress& address) {
   for (const Deadline soon = Deadline::after_ms(1000);;) {
     end_roots(registry, [&](const RunningRoot& root) { return root.failed() && root.address() == address; });

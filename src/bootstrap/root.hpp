@@ -12,38 +12,40 @@
 namespace strait {
 
 struct RootOptions {
-  /// Until when ranks may join. Each rank's own deadline counts besides, from its joining on.
+  /// Until when ranks may join. In addition, each rank's own deadline applies once it has joined.
   Deadline deadline = Deadline::never();
   Doorman::Limits limits;
-  int ranks = 1;  ///< how many will come, as far as is known: that many hear of a failure
-  /// What all must give as it is here, else they mean another set of ranks. Of several, one after the other, that with
-  /// fewer ranks is the later: who still means an earlier one is refused alone, and a later one ends this one.
+  int ranks = 1;  ///< how many ranks will come, as far as known: after a failure the root waits to tell that many
+  /// A setting that all ranks must give with this value; a different value means another set of ranks. Of several sets
+  /// that join one after another, the one with fewer ranks is the later: a rank of an earlier set is refused on its
+  /// own, and a rank of a later set ends this root.
   std::optional<Setting> set;
-  /// An address that is reserved (reserve_at), to listen at instead of the unique id's. A root that still listens there
-  /// ends first.
+  /// A socket from reserve_at(), at whose address the root listens instead of the unique id's. A root of this process
+  /// that still listens there is ended first.
   const Socket* reserved = nullptr;
   HandOut hand_out;
-  std::string job;  ///< whose processes these are
+  std::string job;  ///< the job that the ranks belong to
 };
 
-/// What a root has seen so far.
+/// State of a root.
 struct RootReport {
   bool finished = false;
-  int joined = 0;  ///< ranks
+  int joined = 0;  ///< number of ranks that have joined
   std::int64_t strangers_dropped = 0;
 };
 
-/// Introduces the ranks of one unique id to one another, on a thread of this process that ends when all have found each
-/// other, when they have been told that they cannot, by the deadline, or at the end of the process. Of a rank it takes
-/// one frame and gives it one with its parent's address: everything else goes along the tree.
-/// `id.root` is where to listen (port 0: any); the returned id has the real port. A root of this process that has
-/// failed there, and would go on telling late ranks so, ends first.
+/// Starts a root: a thread of this process that introduces the ranks of one unique id to one another. It ends when all
+/// ranks have connected to their neighbours, when they have been told that they cannot, at the deadline, or when the
+/// process ends. It receives one frame from each rank and answers with one that contains the address of the rank's
+/// parent; everything else travels along the tree. `id.root` is where to listen (port 0: any port); the returned id has
+/// the real port. A root of this process at that address that has failed, and would only tell late ranks so, is ended
+/// first.
 Result<UniqueId> start_root(UniqueId id, RootOptions options);
 
-/// Ends a failed root of this process that still hands out the unique id to this job (RootOptions::hand_out).
+/// Ends a failed root of this process that still gives the unique id to ranks of this job (RootOptions::hand_out).
 void end_failed_root(const std::string& job);
 
-/// How the root that listens at this address is doing; nothing for an address of another process.
+/// Returns the state of the root of this process that listens at the address; nothing if there is none.
 std::optional<RootReport> report_of_root(const SocketAddress& address);
 
 }  // namespace strait

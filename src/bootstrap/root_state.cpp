@@ -55,7 +55,7 @@ std::vector<int> Roster::missing() const {
 }
 
 Status Roster::compare_settings() const {
-  // setting -> value -> the ranks that have it; a setting that a rank does not know is a difference, too.
+  // Setting -> value -> the ranks that have it. A setting that a rank does not know also counts as a difference.
   std::map<std::string, std::map<std::string, std::vector<int>>> seen;
   for (const auto& [rank, message] : members_)
     for (const Setting& setting : message.settings) seen[setting.name]["\"" + setting.value + "\""].push_back(rank);

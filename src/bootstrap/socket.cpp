@@ -15,7 +15,7 @@
 namespace strait {
 namespace {
 
-/// The open sockets of this process, so that a forked child can let go of them.
+/// The open sockets of this process, which a forked child closes.
 class ForkGuard {
  public:
   static ForkGuard& instance() {
@@ -30,7 +30,8 @@ class ForkGuard {
     std::lock_guard lock(mutex_);
     fds_.erase(fd);
   }
-  /// At once as far as forks go: no child has a copy that it does not know of.
+  /// Closes and unregisters under the lock, so that no fork comes between: every socket that a child inherits is
+  /// registered.
   void close(UniqueFd& fd) {
     std::lock_guard lock(mutex_);
     fds_.erase(fd.get());
@@ -42,11 +43,12 @@ class ForkGuard {
     ::pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
                      [] { instance().release_in_child(); });
   }
-  /// Replaces each socket by /dev/null: its number stays taken, so that the child's copies of the owners may close it.
+  /// Replaces each socket by /dev/null, so that its number stays in use: the child's copies of the owning objects may
+  /// close it.
   void release_in_child() {
     int null_fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null_fd < 0 &&
-        !fds_.empty()) {  // no descriptor is left: one of these makes room, and the new one has its number
+        !fds_.empty()) {  // No descriptor is left: close one of the sockets, whose number the new one gets.
       ::close(*fds_.begin());
       null_fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     }
@@ -71,8 +73,8 @@ void set_option(const Socket& socket, int level, int option, int value = 1) {
   ::setsockopt(socket.get(), level, option, &value, sizeof(value));
 }
 
-/// A connection over which nothing goes for long ends about a minute after its peer's host has vanished. (One within a
-/// host does not end by silence.)
+/// Sets the options of a connection. An idle connection ends about a minute after its peer's host has vanished (30 s +
+/// 3 probes at intervals of 10 s). Connections within a host need no probes.
 void prepare(const Socket& connection) {
   set_option(connection, IPPROTO_TCP, TCP_NODELAY);
   if (connection.stays_on_host()) return;
@@ -110,7 +112,7 @@ tl::unexpected<Error> connect_timeout(const SocketAddress& address, bool refused
                   "here: choose another one by STRAIT_SOCKET_IFNAME on the rank that listens there");
 }
 
-/// Waits for a connection under way; returns its errno (0: connected), or nothing when the wait ended first.
+/// Waits until a connection attempt has ended. Returns its errno (0: connected), or nothing if the wait ended first.
 std::optional<int> finish_connect(const Socket& socket, const Wait& wait) {
   while (!wait.aborted()) {
     pollfd fd{socket.get(), POLLOUT, 0};
@@ -140,8 +142,8 @@ tl::unexpected<Error> listen_failure(const SocketAddress& address, int errno_val
   return fail_errno("cannot listen at " + address.to_string(), errno_value, std::move(remedy));
 }
 
-/// `shares`: with what is left of connections that others had there; somebody else may take the port, too, until one of
-/// both listens.
+/// Opens a socket and binds it. `shares` sets SO_REUSEADDR, so that remains of earlier connections do not block the
+/// port; another process may then bind it, too, until one of the two listens.
 Result<Socket> bind_to(const SocketAddress& address, bool shares) {
   STRAIT_ASSIGN(Socket socket, open_socket(address.family));
   if (shares) set_option(socket, SOL_SOCKET, SO_REUSEADDR);
@@ -155,9 +157,10 @@ Result<Socket> bind_to(const SocketAddress& address, bool shares) {
 
 constexpr int backlog = 4096;
 
-/// Where nobody listens at a port of this host, the port that a connection begins at may be the very one: then TCP
-/// opens it from both of its ends at once (RFC 9293, 3.5), and it would keep the port from who is to listen there.
-/// Ended so that nothing of it stays.
+/// Whether the socket is connected to itself. If nobody listens at a port of this host, the kernel may choose the same
+/// port as the source of a connection to it. TCP then opens that connection from both of its ends (simultaneous open,
+/// RFC 9293, 3.5), and it would keep the port from the process that is to listen there. Such a connection is set to be
+/// reset when it is closed, so that nothing of it remains.
 bool met_itself(const Socket& socket, const SocketAddress& address) {
   const auto local = socket.local_address();
   if (!local || *local != address) return false;
@@ -238,7 +241,7 @@ Result<Socket> accept_one(const Socket& listener) {
     return socket;
   }
   int error = errno;
-  // accept4 takes a descriptor before it looks: without one it fails also when nobody waits.
+  // accept4 allocates a descriptor before it looks for a connection: without one it fails even if none is waiting.
   bool starved = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
   if (starved && somebody_waits(listener))
     return fail_errno("cannot accept a connection", error, descriptor_remedy(error));

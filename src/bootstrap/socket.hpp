@@ -13,8 +13,8 @@
 
 namespace strait {
 
-/// How long something may wait: until the deadline, or until the flag (if there is one) becomes true, or the question
-/// (likewise), which is asked every 50 ms, is answered by yes.
+/// How long an operation may wait: until the deadline; until the flag `abort` (may be null) becomes true; or until
+/// `is_over` (may be null), which is called every 50 ms, returns true.
 struct Wait {
   Deadline deadline = Deadline::never();
   const std::atomic<bool>* abort = nullptr;
@@ -23,11 +23,12 @@ struct Wait {
   bool aborted() const { return (abort && abort->load(std::memory_order_acquire)) || (is_over && (*is_over)()); }
 };
 
-/// poll(2) for at most 50 ms, also shorter by the deadline; EINTR and "nothing happened" look alike to the caller.
+/// Calls poll(2) for at most 50 ms, or until the deadline if that is earlier. After EINTR all `revents` are 0, as after
+/// a timeout.
 void poll_slice(std::span<pollfd> fds, Deadline deadline);
 
-/// A non-blocking, CLOEXEC socket that forked children lose: otherwise a data loader forked by a rank would keep the
-/// connections of that rank open, and its peers would not see it die.
+/// A non-blocking, CLOEXEC socket that is closed in forked children. Otherwise a data loader forked by a rank would
+/// keep the rank's connections open, and peers would not see the rank die.
 class Socket {
  public:
   Socket() = default;
@@ -39,12 +40,12 @@ class Socket {
   int get() const { return fd_.get(); }
   explicit operator bool() const { return static_cast<bool>(fd_); }
   void reset();
-  /// What is no longer closed in forked children.
+  /// Gives up the descriptor, which is then no longer closed in forked children.
   UniqueFd release();
   Result<SocketAddress> local_address() const;
-  /// Of a connection.
+  /// Returns the address of the other end of a connection.
   Result<SocketAddress> peer_address() const;
-  /// Whether it connects an address with itself, so that what is sent never leaves this kernel.
+  /// Whether both ends have the same IP address, so that the data never leaves this host's kernel.
   bool stays_on_host() const;
 
  private:
@@ -53,25 +54,28 @@ class Socket {
   UniqueFd fd_;
 };
 
-/// Listens at the address; port 0 takes an ephemeral one.
+/// Listens at the address; port 0 selects an ephemeral port.
 Result<Socket> listen_at(const SocketAddress& address);
 
-/// Keeps a port of the address (port 0: an ephemeral one) for listen_on(). Until then connections are refused.
+/// Binds a port of the address (port 0: an ephemeral one) for listen_on(), without listening: until then, connections
+/// are refused.
 Result<Socket> reserve_at(const SocketAddress& address);
-/// Listens at a reserved address, any number of times, one after the other. `reserved` keeps it.
+/// Listens at an address reserved by reserve_at(). May be called repeatedly, once the previous listener is closed.
+/// `reserved` keeps the port meanwhile.
 Result<Socket> listen_on(const Socket& reserved);
 
 /// Whether a connection waits to be accepted.
 bool somebody_waits(const Socket& listener);
 
-/// Accepts one connection; an empty Socket when none is waiting. Errors of a single connection count as none; running
-/// out of file descriptors or memory is an error.
+/// Accepts one connection; returns an empty Socket if none is waiting, or if that connection failed. Lack of file
+/// descriptors or memory is an error.
 Result<Socket> accept_one(const Socket& listener);
 
-/// Connects. While `retry_refused`, a refusal is tried again until the deadline, because the listener may start later.
+/// Connects to the address. If `retry_refused` is set, a refused connection is tried again until the deadline, because
+/// the listener may start later.
 Result<Socket> connect_to(const SocketAddress& address, const Wait& wait, bool retry_refused);
 
-/// The remedy for EMFILE and ENFILE; "" for other errors.
+/// Returns the remedy to put into error messages for EMFILE and ENFILE; "" for other errors.
 std::string descriptor_remedy(int errno_value);
 
 }  // namespace strait

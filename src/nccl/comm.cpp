@@ -11,7 +11,7 @@ namespace {
 using Time = std::chrono::steady_clock::time_point;
 
 constexpr auto glance = std::chrono::microseconds(100);
-/// A running call notices an abort within milliseconds; longer than this it is no longer waited for.
+/// Running calls notice an abort within milliseconds. After this time they are no longer waited for.
 constexpr auto longest_abort = std::chrono::seconds(10);
 
 void await_calls(const ncclComm& comm, Time deadline) {
@@ -53,7 +53,7 @@ straitResult_t end_stopped(const std::vector<ncclComm*>& comms) {
 
 namespace {
 
-/// What keeps the communicator from being used, of set-up work; nothing: none does.
+/// Returns the set-up work that keeps the communicator from being used; "" if there is none.
 std::string busy_with(ncclComm& comm, Use use) {
   if (comm.progress.load(std::memory_order_acquire) != ncclInProgress) return {};
   const std::scoped_lock lock(comm.mutex);

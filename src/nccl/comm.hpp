@@ -15,89 +15,102 @@
 #include "nccl/settings.hpp"
 #include "strait/strait.h"
 
-/// A window on registered memory. For the host only: no kernel may follow its handle.
+/// What a program holds as ncclWindow_t: a range of memory registered by ncclCommWindowRegister, owned by its
+/// communicator. Only the host can use the handle: it is not a device-side window that kernels can dereference.
 struct ncclWindow_vidmem {
   static constexpr std::uint64_t live = 0x6e63636c57696e64ull;
-  std::atomic<std::uint64_t> mark{live};  ///< see ncclComm::mark
+  std::atomic<std::uint64_t> mark{live};  ///< validity mark; see ncclComm::mark
   void* pointer = nullptr;
   std::size_t size_bytes = 0;
   int rank = 0, ranks = 0;
-  void* registration = nullptr;  ///< Strait's; NULL: peers do not read this memory in place
-  /// An open group, perhaps of another thread, is still to register it. Guarded by the communicator's mutex.
+  void* registration = nullptr;  ///< Strait's registration handle; NULL if peers do not access this memory in place
+  /// True while the registration is recorded in an open group (possibly another thread's) that has not ended yet; the
+  /// window must not be deregistered until then. Guarded by the communicator's mutex.
   bool awaits_group = false;
-  ~ncclWindow_vidmem() { mark.store(0); }  // atomic: else the compiler leaves it out, as nobody may read it any more
+  ~ncclWindow_vidmem() { mark.store(0); }  // atomic: a plain store to a dying object could be optimised away
 };
 
-/// What a program holds as ncclComm_t: Strait's communicator once it is there, and what NCCL's rules need around it.
-/// Lives until its last holder lets go: the program's handle, set-up work in the background, calls in progress, and
-/// open groups with calls on it.
+/// What a program holds as ncclComm_t: Strait's communicator, once it exists, and the state that NCCL's rules require
+/// around it. Reference-counted (`holders`): it lives until the program's handle, set-up work in the background, calls
+/// in progress and open groups that recorded calls on it have all released it.
 struct ncclComm {
   static constexpr std::uint64_t live = 0x6e63636c436f6d6dull;
-  /// A live handle carries the mark; a destroyed or foreign pointer most likely does not.
+  /// `live` while the handle is valid. A destroyed or foreign pointer most likely does not contain this value.
   std::atomic<std::uint64_t> mark{live};
 
   const pid_t process = getpid();
   const bool is_on_host = strait::nccl::makes_host_ranks();
 
   bool is_blocking = true;
-  int max_sms = 0;                       ///< by the configuration (max_sms_of)
-  std::uint64_t known_parent_stops = 0;  ///< that had come when this was asked for: later ones are meant for it, too
-  /// Of the last set-up work: this communicator's own, or that of parts split off it, until all of them are over.
+  int max_sms = 0;  ///< thread blocks per operation, from the configuration; see max_sms_of()
+  /// The parent's `stops` when this communicator was requested. Stops of the parent that come later also apply to this
+  /// communicator.
+  std::uint64_t known_parent_stops = 0;
+  /// Result of the latest set-up work (making this communicator, splitting or shrinking it, finalizing it). Stays
+  /// ncclInProgress until all such work that has begun is over.
   std::atomic<ncclResult_t> progress{ncclInProgress};
   straitComm_t strait = nullptr;  ///< written before `progress` leaves ncclInProgress
   std::atomic<bool> is_finalized{false};
-  /// By ncclCommRevoke or NCCL_SHRINK_ABORT: that it has failed then is no news, and as in NCCL no error.
+  /// Set by ncclCommRevoke and NCCL_SHRINK_ABORT. As in NCCL, the failure that they cause is not reported as an error
+  /// afterwards.
   std::atomic<bool> has_ended_itself{false};
-  std::atomic<bool> hangs{false};  ///< a window was given back in vain: later ones wait no more
+  /// Deregistering a window timed out waiting for the GPU: later deregistrations do not wait.
+  std::atomic<bool> hangs{false};
 
   std::atomic<int> holders{1};
-  std::atomic<int> running{0};  ///< calls inside Strait
+  std::atomic<int> running{0};  ///< number of calls in progress inside Strait
 
-  std::mutex mutex;                         ///< guards what follows
-  int set_ups = 0;                          ///< that have begun, and are not over
-  bool is_polled = false;                   ///< for one of these; else the calls that wait for them say how they end
-  ncclResult_t setup_result = ncclSuccess;  ///< of these: the first error
+  std::mutex mutex;  ///< guards what follows
+  int set_ups = 0;   ///< number of pieces of set-up work in progress
+  /// Whether the program must poll for one of them; otherwise the calls that wait for them return their result.
+  bool is_polled = false;
+  ncclResult_t setup_result = ncclSuccess;  ///< first error among them
   std::string setup_error;
-  std::uint64_t stops = 0;                           ///< by ncclCommAbort and ncclCommRevoke
-  straitComm_t joining = nullptr;                    ///< what else ncclCommAbort ends: see Joining
-  std::vector<std::unique_ptr<char>> registrations;  ///< by address only
+  std::uint64_t stops = 0;         ///< number of ncclCommAbort and ncclCommRevoke calls so far
+  straitComm_t joining = nullptr;  ///< a Strait communicator being made, which an abort must reach, too; see Joining
+  std::vector<std::unique_ptr<char>> registrations;  ///< handles of ncclCommRegister; only their addresses matter
   std::vector<std::unique_ptr<ncclWindow_vidmem>> windows;
 };
 
 namespace strait::nccl {
 
-/// The communicator if the handle is one, else NULL.
+/// Returns the communicator if the handle is valid, otherwise NULL.
 inline ncclComm* live_comm(const ncclComm* handle) {
-  auto* comm = const_cast<ncclComm*>(handle);  // the ABI's const means no more than the pointer
+  auto* comm = const_cast<ncclComm*>(handle);  // the const of the ABI applies to the handle, not to what it points to
   return comm != nullptr && comm->mark.load(std::memory_order_relaxed) == ncclComm::live ? comm : nullptr;
 }
 
-/// Has peers read the window's memory in place, if all ranks can; success also where they cannot. Collective.
+/// Registers the window's memory with Strait, so that peers can access it in place. Collective. Succeeds also if the
+/// memory cannot be registered (operations on it work all the same); returns an error only if the communicator has
+/// failed.
 ncclResult_t share(ncclComm& comm, ncclWindow_vidmem& window);
 
-/// Ends the program's handle; whoever gets true lets go of the program's hold. Two threads may try.
+/// Invalidates the program's handle. If several threads call this, exactly one gets true; it must then release the
+/// program's hold by let_go().
 inline bool retire(ncclComm* comm) { return comm->mark.exchange(0) == ncclComm::live; }
 
 inline void hold(ncclComm* comm) { comm->holders.fetch_add(1, std::memory_order_relaxed); }
-/// Where a program's handle is among those given out; end() if it is none of them.
+/// Finds a program's handle among the objects handed out; returns end() if it is not one of them.
 template <class T>
 auto find_handle(std::vector<std::unique_ptr<T>>& owned, const void* handle) {
   return std::find_if(owned.begin(), owned.end(), [&](const auto& one) { return one.get() == handle; });
 }
 
-/// The last one frees Strait's communicator, too.
+/// Releases one hold. The last one destroys the object and Strait's communicator, and returns the result of the latter.
 straitResult_t let_go(ncclComm* comm);
 
-/// Makes what runs on the communicator, or is being set up with it, end soon. Waits for nothing.
+/// Aborts the calls that run on the communicator and the set-up work in progress with it. Does not wait for them to
+/// end.
 ncclResult_t stop(ncclComm& comm);
-/// Waits for the calls that run on stopped communicators, then lets go of these. What frees one waits for the GPU, and
-/// so for the kernels of others: all that hang there have to be stopped before.
+/// Waits (at most 10 s) until no call runs on the stopped communicators, then releases one hold on each. Freeing a
+/// communicator waits for its GPU, including kernels of other communicators: stop all communicators that hang on that
+/// GPU before this call.
 straitResult_t end_stopped(const std::vector<ncclComm*>& comms);
 
 inline void begin_call(ncclComm* comm) { comm->running.fetch_add(1, std::memory_order_relaxed); }
 inline void end_call(ncclComm* comm) { comm->running.fetch_sub(1, std::memory_order_release); }
 
-/// Holds a communicator for the length of a call, and counts the call as running.
+/// Holds a communicator for the duration of a call, and counts the call as running.
 class Running {
  public:
   explicit Running(ncclComm* comm) : comm_(comm) {
@@ -115,13 +128,19 @@ class Running {
   ncclComm* comm_;
 };
 
-/// Whether the communicator can be used now; else the result to return, with `problem` filled in. Queries and changes
-/// of this rank alone have it also beside another thread's blocking set-up work.
-/// To give memory back, even beside what it has to poll: PyTorch does that before it aborts a finalization that hangs.
+/// What a call does, which decides whether it may run while set-up work is in progress on the communicator:
+/// - alone: an operation or a collective call. It may not.
+/// - beside_set_up: a query or a change that concerns this rank only. It may run during another thread's blocking
+///   set-up work.
+/// - to_give_back: a deregistration. It may also run during set-up work that the program polls: PyTorch deregisters its
+///   memory before it aborts a finalization that hangs.
 enum class Use { alone, beside_set_up, to_give_back };
+/// Returns ncclSuccess if the communicator can be used now; otherwise the result to return to the program, with
+/// `problem` set.
 ncclResult_t usable(const ncclComm* handle, std::string& problem, Use use = Use::alone);
 
-/// Runs `body(comm)` on a communicator that can be used: queries and changes that no group defers.
+/// Runs `body(comm)` if the communicator can be used. For queries and for changes that are never deferred to the end of
+/// a group. An exception becomes an error result.
 template <class F>
 ncclResult_t with_comm(const ncclComm* handle, const char* function, F&& body, Use use = Use::beside_set_up) noexcept {
   return guarded([&] {

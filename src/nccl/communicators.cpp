@@ -1,4 +1,4 @@
-// How communicators are made: by rank, all at once, and out of one another.
+// How communicators are made: by unique id and rank, all by one process, and out of another one by a split.
 #include <cstring>
 #include <memory>
 #include <set>
@@ -16,7 +16,7 @@ static_assert(sizeof(ncclUniqueId) == sizeof(straitUniqueId));
 
 constexpr int on_host = -1;
 
-/// The device of a rank made now by this thread.
+/// Gets the device of a rank that this thread makes.
 ncclResult_t own_device(int& device) {
   device = on_host;
   if (makes_host_ranks()) return ncclSuccess;
@@ -52,7 +52,7 @@ ncclResult_t init_here(const char* function, ncclComm_t* out, int ranks, int ran
   });
 }
 
-/// The devices of ncclCommInitAll.
+/// Gets and checks the devices for ncclCommInitAll.
 ncclResult_t list_devices(int ranks, const int* devices, std::vector<int>& out) {
   out.assign(static_cast<std::size_t>(ranks), on_host);
   if (makes_host_ranks()) return ncclSuccess;
@@ -89,15 +89,15 @@ ncclResult_t init_all(ncclComm_t* out, int ranks, const int* devices) {
   return group.end();
 }
 
-/// `part` is NULL on a rank that leaves.
+/// `part` is NULL on a rank that gets no communicator (NCCL_SPLIT_NOCOLOR).
 ncclResult_t split(ncclComm* part, straitComm_t* made, straitComm_t parent, int color, int key) {
   if (part == nullptr) return checked(straitCommSplit(parent, color, key, made, nullptr));
   int device = on_host;
   if (const ncclResult_t result = checked(straitCommDevice(parent, &device)); result != ncclSuccess) return result;
   const straitConfig_t wanted = straits_config(*part, device);
-  return make_stoppable(*part, nullptr, made, [&](straitComm_t* joining) {  // Strait knows of the parent
-    return straitCommSplit(parent, color, key, joining, &wanted);
-  });
+  // No parent is given: an abort of it ends Strait's split in any case.
+  return make_stoppable(*part, nullptr, made,
+                        [&](straitComm_t* joining) { return straitCommSplit(parent, color, key, joining, &wanted); });
 }
 
 }  // namespace

@@ -5,12 +5,13 @@
 
 namespace strait::nccl {
 
-/// What NCCL's files of settings say, lines such as NCCL_DEBUG=WARN: NCCL_CONF_FILE, or else ~/.nccl.conf and then
-/// /etc/nccl.conf. Read once, before other threads change the environment. What an earlier file says wins, and what the
-/// environment says comes before both.
+/// Returns the settings in NCCL's configuration files (lines such as NCCL_DEBUG=WARN): the file that NCCL_CONF_FILE
+/// names, otherwise ~/.nccl.conf; then /etc/nccl.conf. If both files contain a setting, the first file takes
+/// precedence; the environment takes precedence over both. The files are read once, at the first call, which must come
+/// before other threads change the environment.
 const std::map<std::string, std::string>& settings_of_files();
 
-/// The value of an NCCL setting: of the environment, or else of the files. "": there is none.
+/// Returns the value of an NCCL setting from the environment, otherwise from the files; "" if it is set nowhere.
 std::string their_setting(const char* name);
 
 }  // namespace strait::nccl

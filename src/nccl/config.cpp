@@ -9,7 +9,7 @@
 namespace strait::nccl {
 namespace {
 
-/// Fields from `begin` to before `end` exist from a version on.
+/// The fields at offsets from `begin` to `end` (exclusive) exist since `version`.
 struct Since {
   unsigned version;
   std::size_t begin;
@@ -31,7 +31,7 @@ struct Rule {
   int ncclConfig_t::*field;
   int minimum;
   int maximum;
-  bool has_meaning = false;  ///< here
+  bool has_meaning = false;  ///< whether it has an effect in Strait
 };
 constexpr Rule rules[] = {
     {"blocking", &ncclConfig_t::blocking, 0, 1, true},
@@ -80,7 +80,7 @@ ncclResult_t read_config(const ncclConfig_t* config, ncclConfig_t& out, std::str
   std::size_t size_bytes = 0;
   std::memcpy(&size_bytes, config, sizeof size_bytes);
   out.magic = 0;
-  // Before `size` is known to be one, no more is read than every version has.
+  // Until the magic number shows that `size` is valid, read no more than the fields that every version has.
   const std::size_t head_bytes = offsetof(ncclConfig_t, blocking);
   if (size_bytes >= head_bytes) std::memcpy(&out, config, head_bytes);
   if (out.magic != NCCL_API_MAGIC) {

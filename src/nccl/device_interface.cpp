@@ -1,5 +1,5 @@
-// What NCCL's device interface (nccl_device.h) asks the host for, where there is a true answer without that interface:
-// there is none of it, and so no rank sees another's memory through it. Programs that ask first go another way.
+// Host functions of NCCL's device interface (nccl_device.h) that can be answered correctly without that interface: it
+// is not supported, and so no rank can access another's memory through it. Programs that query this use another method.
 #include <cstdint>
 
 #include "nccl/comm.hpp"
@@ -9,14 +9,14 @@ using namespace strait::nccl;
 
 namespace {
 
-/// ncclTeam_t of nccl_device.h.
+/// Layout of ncclTeam_t of nccl_device.h.
 struct Team {
   int ranks;
   int rank;
   int stride;
 };
 
-/// All ranks, or, where no communicator says how many they are, none.
+/// Returns the team of all ranks; an empty one if the communicator is invalid or not set up yet.
 Team world(ncclComm_t comm) {
   Team team{0, 0, 1};
   const ncclComm* live = strait::nccl::live_comm(comm);
@@ -27,7 +27,7 @@ Team world(ncclComm_t comm) {
   return team;
 }
 
-/// ncclCommProperties_t of 2.29.4 to 2.30; those before have nothing behind `gin_type`.
+/// Layout of ncclCommProperties_t of 2.29.4 to 2.30; earlier versions end after `gin_type`.
 struct Properties {
   std::size_t size;
   unsigned int magic, version;
@@ -40,13 +40,13 @@ struct Properties {
 };
 constexpr unsigned int first_with_teams = 22904;
 
-/// Whatever else the program gave there: it holds as much as its version says.
+/// Fills in the fields that the program's version has, and no more: its structure may be shorter than this one.
 ncclResult_t query(const ncclComm& comm, Properties& properties) {
   straitResult_t result = straitCommUserRank(comm.strait, &properties.rank);
   if (result == straitSuccess) result = straitCommCount(comm.strait, &properties.ranks);
   if (result == straitSuccess) result = straitCommDevice(comm.strait, &properties.cuda_device);
   if (result != straitSuccess) return checked(result);
-  properties.nvml_device = -1;  // not known
+  properties.nvml_device = -1;  // unknown
   properties.has_device_interface = properties.has_multimem = false;
   properties.gin_type = 0;
   if (properties.version < first_with_teams) return ncclSuccess;
@@ -56,8 +56,8 @@ ncclResult_t query(const ncclComm& comm, Properties& properties) {
   return ncclSuccess;
 }
 
-/// The own memory for the own rank, which is number `own` of `ranks`; NULL for another, as of peers that NCCL cannot
-/// reach.
+/// Gets the pointer to a rank's window memory: this rank's own memory if `rank` is `own`; NULL for others, as NCCL does
+/// for peers that it cannot reach. Ranks are numbered below `ranks`.
 ncclResult_t pointer_of(const char* function, ncclWindow_t window, std::size_t offset, int rank, int own, int ranks,
                         void** pointer) {
   if (rank < 0 || rank >= ranks)
@@ -112,7 +112,7 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclGetPeerDevicePointer, ncclWindow_t window, s
 }
 
 STRAIT_NCCL_ENTRY(Team, ncclTeamWorld, ncclComm_t comm) { return world(comm); }
-// No rank sees another's memory through NCCL's device interface: each is alone in its team.
+// The team of ranks that access one another's memory: each rank is alone in it.
 STRAIT_NCCL_ENTRY(Team, ncclTeamLsa, ncclComm_t) { return {1, 0, 1}; }
 STRAIT_NCCL_ENTRY(Team, ncclTeamRail, ncclComm_t comm) { return world(comm); }
 STRAIT_NCCL_ENTRY(int, ncclTeamRankToWorld, ncclComm_t comm, Team team, int rank) {

@@ -7,7 +7,7 @@
 namespace strait::nccl::driver {
 namespace {
 
-// The driver's ABI, as far as it is used here.
+// The part of the CUDA driver's ABI that is used here.
 using Result = int;
 using Device = int;
 using Context = struct CUctx_st*;
@@ -32,7 +32,7 @@ struct Driver {
   }
 
   Driver() {
-    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);  // stays open as long as the process
+    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);  // never closed
     if (library == nullptr) {
       const char* reason = dlerror();
       problem = "no CUDA driver: " + std::string(reason == nullptr ? "libcuda.so.1 cannot be opened" : reason) +
@@ -58,7 +58,7 @@ struct Driver {
     return std::string(call) + " failed: " + (text == nullptr ? "error " + std::to_string(result) : text);
   }
 
-  /// Makes the primary context of device 0 current where the thread has none.
+  /// Makes the primary context of device 0 current if the thread has no current context.
   Problem need_context() const {
     Context context = nullptr;
     if (Problem p = check(context_get_current(&context), "cuCtxGetCurrent"); !p.empty() || context != nullptr) return p;

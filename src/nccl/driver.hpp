@@ -3,18 +3,18 @@
 #include <cstddef>
 #include <string>
 
-/// The few calls of the CUDA driver that the ABI itself needs. libcuda.so.1 is opened at the first use; a machine
-/// without it gets an error that says so.
+/// The few CUDA driver functions that the ABI itself needs. libcuda.so.1 is opened at the first call; without it, every
+/// function returns an error that says so.
 namespace strait::nccl::driver {
 
-/// Empty: well done. Otherwise what failed, and the remedy.
+/// Empty on success; otherwise what failed, and where possible the remedy.
 using Problem = std::string;
 
-/// The device of the calling thread's current context; 0, as in the CUDA runtime, where there is none.
+/// Gets the device of the calling thread's current context; 0 if there is none, as in the CUDA runtime.
 Problem current_device(int& device);
-/// The number of devices that this process may see.
+/// Gets the number of devices visible to this process.
 Problem device_count(int& devices);
-/// Memory of the current device, or of device 0.
+/// Allocates memory of the current device, or of device 0 if the thread has no current context.
 Problem allocate(void** pointer, std::size_t size_bytes);
 Problem free(void* pointer);
 

@@ -10,24 +10,24 @@
 namespace strait::nccl {
 namespace {
 
-/// The communicators that say how the work goes on.
+/// Calls `f` on the communicators that report how the work goes: the new one and its parent, if any.
 template <class F>
 void for_both(const SetUp& work, F&& f) {
   if (work.comm != nullptr) f(*work.comm);
   if (work.parent != nullptr) f(*work.parent);
 }
 
-/// As in NCCL the old communicator says it, if there is one.
+/// Whether the work blocks. As in NCCL, the parent decides, if there is one.
 bool is_blocking(const SetUp& work) { return (work.parent != nullptr ? work.parent : work.comm)->is_blocking; }
 
-/// Ends the work: the communicators are usable, or say why not.
+/// Ends the work: afterwards the communicators are usable, or hold the error.
 void complete(const SetUp& work, straitComm_t made, ncclResult_t result, const std::string& text) {
   for_both(work, [&](ncclComm& comm) {
     const std::scoped_lock lock(comm.mutex);
     if (&comm == work.comm) comm.strait = made;
     if (made != nullptr && comm.stops != (&comm == work.comm ? 0 : work.comm->known_parent_stops))
       (void)straitCommAbort(made);
-    // The parent of a split that failed remains usable. Only a program that polls it has yet to learn.
+    // The parent of a failed split remains usable. It gets the error only if the program polls it.
     const bool tells = &comm == work.comm || !is_blocking(work);
     if (tells && result != ncclSuccess && comm.setup_result == ncclSuccess) {
       comm.setup_result = result;
@@ -46,7 +46,7 @@ struct Outcome {
   std::string text;
 };
 
-/// Ends work that has begun.
+/// Ends work that begin() was called for.
 void finish(const SetUp& work, straitComm_t made, const Outcome& outcome) {
   complete(work, made, outcome.result, outcome.text);
   for_both(work, [](ncclComm& comm) { end_call(&comm); });
@@ -65,7 +65,7 @@ Outcome run(const SetUp& work) {
   return outcome;
 }
 
-/// `is_awaited`: by the call that has the work done.
+/// Marks the work's communicators as busy. `is_awaited`: the call that has the work done waits for its end.
 void begin(const SetUp& work, bool is_awaited) {
   for_both(work, [&](ncclComm& comm) {
     begin_call(&comm);
@@ -79,7 +79,7 @@ void begin(const SetUp& work, bool is_awaited) {
   });
 }
 
-/// Pieces for one thread, in order: what is made of one parent, on all ranks alike.
+/// Pieces of work with one parent, which one thread runs in order: all ranks must run them in that order.
 using Sequence = std::vector<SetUp>;
 std::vector<Sequence> sequences_of(std::vector<SetUp> works) {
   std::vector<Sequence> sequences;
@@ -107,7 +107,7 @@ Outcome run_all(const Sequence& sequence) {
   return first;
 }
 
-/// `start` starts a thread. That it cannot is an error like others.
+/// Calls `start`, which starts a thread. Failure to start it is an error like any other.
 template <class Start>
 Outcome try_start(Start&& start) {
   try {
@@ -119,19 +119,19 @@ Outcome try_start(Start&& start) {
   }
 }
 
-/// Has `start` start a thread for each sequence. Where one cannot start none can go on: others miss its ranks.
+/// Has `start` start a thread for each sequence. If one fails, all work is aborted: it would wait for missing ranks.
 template <class Start>
 Outcome start_all(const std::vector<Sequence>& sequences, bool is_awaited, Start&& start) {
   for_all(sequences, [&](const SetUp& work) {
     begin(work, is_awaited);
-    for_both(work, [](ncclComm& comm) { hold(&comm); });  // a thread may be done with it at once
+    for_both(work, [](ncclComm& comm) { hold(&comm); });  // a thread may finish, and release its hold, at once
   });
   Outcome outcome;
   for (const Sequence& sequence : sequences) {
     if (outcome.result == ncclSuccess) outcome = try_start([&] { start(sequence); });
     if (outcome.result == ncclSuccess) continue;
     for (const SetUp& work : sequence) {
-      // The other ranks are in it already, or will be, and nothing else tells them.
+      // The other ranks take part in this work, or will, and have no other way to learn that this rank does not.
       if (work.parent != nullptr && !work.finalizes) (void)straitCommAbort(work.parent->strait);
       finish(work, nullptr, outcome);
     }
@@ -179,10 +179,10 @@ Group& Group::of_this_thread() {
   return group;
 }
 
-/// Strait's own is made first, and so ends after this one, which needs it. None is open yet that this could cancel.
+/// Constructs Strait's thread-local group first, so that it outlives this one (~Group needs it). It has none to cancel.
 Group::Group() { (void)straitGroupCancel(); }
 
-/// Other threads may wait for what was to be set up at the end.
+/// Other threads may be waiting for set-up work recorded in this group: it must end, with an error.
 Group::~Group() {
   if (is_open())
     (void)guarded(
@@ -205,7 +205,7 @@ ncclResult_t Group::end() {
   }
   end_aborted();
   if (first_error_ != ncclSuccess) return give_up(first_error_, first_text_);
-  // Nothing that is thrown leaves the group open.
+  // By guarded(), because an exception must not leave the group open.
   const ncclResult_t result = guarded([&] { return run_set_ups(); });
   if (result != ncclSuccess && result != ncclInProgress) return give_up(result, last_error());
   const ncclResult_t ran = end_straits(straitGroupEnd);
@@ -215,11 +215,11 @@ ncclResult_t Group::end() {
   return finalized == ncclSuccess ? result : finalized;
 }
 
-/// What comes before the operations.
+/// Runs what comes before the operations: set-up work, then window registrations.
 ncclResult_t Group::run_set_ups() {
   auto works = std::exchange(set_ups_, {});
   ncclResult_t result = ncclSuccess;
-  // Both a split and a registration ask all ranks of the old communicator, and have to do so in one order.
+  // Splits and registrations are both collective over the parent: all ranks must run one kind after the other.
   const bool windows_follow =
       std::any_of(works.begin(), works.end(), [&](const SetUp& work) { return windows_.contains(work.parent); });
   if (!windows_follow && !std::all_of(works.begin(), works.end(), is_blocking))
@@ -231,8 +231,8 @@ ncclResult_t Group::run_set_ups() {
   return shared == ncclSuccess ? result : shared;
 }
 
-/// Before anything else: what the group makes and runs may need what these free. How a dead communicator ends is no
-/// matter of the group's result.
+/// Runs first: calls of the group may need the resources that this frees. Errors are only logged, because they do not
+/// concern the group's result.
 void Group::end_aborted() {
   if (const straitResult_t result = end_stopped(std::exchange(aborted_, {})); result != straitSuccess)
     log(LogLevel::warn, "an aborted communicator did not end well: " + std::string(straitGetLastError(nullptr)));
@@ -272,7 +272,7 @@ ncclResult_t Group::share_windows() {
       });
       if (started.result == ncclSuccess) continue;
       outcome = started;
-      (void)straitCommAbort(entry.first->strait);  // the other ranks wait for this one
+      (void)straitCommAbort(entry.first->strait);  // ends the wait of the other ranks for this one
     }
   }
   set_awaiting(windows, false);
@@ -293,11 +293,11 @@ ncclResult_t Group::end_straits(straitResult_t (*end_group)()) {
   return result;
 }
 
-/// Each waits for what its own GPU has already. The first error counts.
+/// Runs in turn, because each waits only for work that its own GPU already has. Returns the first error.
 ncclResult_t Group::run_finalizations() {
   ncclResult_t result = ncclSuccess;
   for (SetUp& work : std::exchange(finalizations_, {})) {
-    if (live_comm(work.parent) == nullptr) {  // the group has ended it, too
+    if (live_comm(work.parent) == nullptr) {  // the group has also destroyed the communicator
       let_go_of(work);
       continue;
     }
@@ -307,7 +307,7 @@ ncclResult_t Group::run_finalizations() {
   return result;
 }
 
-/// All of the group; set-up work ends so.
+/// Drops all that is recorded in the group. Set-up work ends with `result` and `text`.
 void Group::discard(ncclResult_t result, const std::string& text) {
   set_awaiting(std::exchange(windows_, {}), false);
   (void)end_straits(straitGroupCancel);
@@ -376,7 +376,7 @@ ncclResult_t Group::run_now(SetUp work) {
   return outcome.result == ncclSuccess ? ncclSuccess : failed(outcome.result, outcome.text);
 }
 
-/// Also where set-up work holds it, which is over sooner than the operations.
+/// Holds the communicator even if set-up work already does: that ends, and releases it, before the operations.
 void Group::keep(ncclComm* comm) {
   if (std::find(kept_.begin(), kept_.end(), comm) != kept_.end()) return;
   kept_.push_back(comm);

@@ -53,7 +53,7 @@ STRAIT_NCCL_ENTRY(const char*, ncclGetLastError, ncclComm_t comm) {
   return text;
 }
 
-/// Deprecated by NCCL: the log level is read once.
+/// Does nothing: the log level is read only once. Deprecated by NCCL.
 STRAIT_NCCL_ENTRY(void, ncclResetDebugInit, void) {}
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclGroupStart, void) {
@@ -67,7 +67,7 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclGroupEnd, void) {
   return guarded([&] { return Group::of_this_thread().end(); });
 }
 
-/// Predicts nothing, and says so with a time that is undefined: programs have estimates of their own then (PyTorch).
+/// Predicts nothing: it sets an undefined time, for which programs use their own estimates (PyTorch does).
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclGroupSimulateEnd, ncclSimInfo_t* simInfo) {
   return guarded([&] {
     Group& group = Group::of_this_thread();

@@ -1,4 +1,4 @@
-// What is asked of a communicator, and how it ends.
+// Queries of a communicator, and how it ends: finalize, destroy, abort, revoke.
 #include <chrono>
 #include <thread>
 
@@ -10,7 +10,8 @@ namespace {
 
 constexpr auto look_every = std::chrono::microseconds(100);
 
-/// A communicator that this call may end: live, and not in this thread's open group.
+/// Checks that the caller may end the communicator: the handle is valid, and this thread's open group has no calls on
+/// it.
 ncclResult_t endable(ncclComm_t handle, const char* function) {
   if (live_comm(handle) == nullptr)
     return failed(ncclInvalidArgument, std::string(function) + ": this is not a communicator, or it was destroyed");
@@ -24,18 +25,19 @@ void await_set_up(const ncclComm& comm) {
   while (comm.progress.load(std::memory_order_acquire) == ncclInProgress) std::this_thread::sleep_for(look_every);
 }
 
-/// Until what was ended no longer uses anybody's memory, milliseconds; of a GPU that other work holds up 10 s at most.
+/// Waits until the GPU no longer uses any memory for aborted calls: milliseconds, or at most 10 s if other work holds
+/// up the GPU.
 void await_gpu(ncclComm& comm) {
   straitComm_t strait = nullptr;
   {
     const std::scoped_lock lock(comm.mutex);
     strait = comm.strait;
   }
-  if (strait != nullptr) (void)straitCommSynchronize(strait);  // how it ended is known
+  if (strait != nullptr) (void)straitCommSynchronize(strait);  // the error of the aborted calls is known already
 }
 
-/// A forked child has a copy of its parent's communicator, but none of the threads that set it up or use it: whoever
-/// waited for them would wait for ever.
+/// Whether the communicator was made by the parent of this forked process. The child has a copy of it, but none of the
+/// threads that set it up or use it: waiting for them would never end.
 bool is_inherited(const ncclComm& comm) { return comm.process != getpid(); }
 
 ncclResult_t refuse_inherited(const char* function) {
@@ -44,7 +46,8 @@ ncclResult_t refuse_inherited(const char* function) {
                                       "child may make its own");
 }
 
-/// A blocking split of it is no news to a watchdog in another thread: some take what is not ncclSuccess for the end.
+/// Returns what ncclCommGetAsyncError reports of set-up work. During another thread's blocking split this is
+/// ncclSuccess, not ncclInProgress: some programs' watchdog threads take every other result for a failure.
 ncclResult_t state_of(ncclComm& comm) {
   const ncclResult_t progress = comm.progress.load(std::memory_order_acquire);
   if (progress != ncclInProgress) return progress;
@@ -72,11 +75,11 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommDestroy, ncclComm_t comm) {
   return guarded([&] {
     if (comm == nullptr) return ncclSuccess;
     if (const ncclResult_t result = endable(comm, "ncclCommDestroy"); result != ncclSuccess) return result;
-    if (is_inherited(*comm)) {  // all that it holds is the parent's
+    if (is_inherited(*comm)) {  // all its resources belong to the parent
       retire(comm);
       return ncclSuccess;
     }
-    hold(comm);  // another thread may abort it meanwhile
+    hold(comm);  // another thread may abort the communicator during the wait
     await_set_up(*comm);
     if (retire(comm)) let_go(comm);
     return checked(let_go(comm));
@@ -85,8 +88,9 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommDestroy, ncclComm_t comm) {
 
 namespace {
 
-/// Whether there is nothing for an abort to end. Then it is how a program ends a communicator that it is done with (all
-/// that shutdown() of some versions of PyTorch does), of which peers that are not done yet must hear nothing.
+/// Whether an abort would find nothing to end. If so, the program uses ncclCommAbort to free a communicator that it no
+/// longer needs (as shutdown() of some PyTorch versions does), and peers that are not done yet must not be told of it.
+/// Counts the abort as a stop in this case.
 bool is_idle(ncclComm& comm) {
   const std::scoped_lock lock(comm.mutex);
   if (comm.running != 0 || comm.holders != 1 || comm.set_ups != 0 || comm.joining != nullptr) return false;
@@ -102,11 +106,11 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommAbort, ncclComm_t comm) {
   return guarded([&] {
     if (comm == nullptr) return ncclSuccess;
     if (const ncclResult_t result = endable(comm, "ncclCommAbort"); result != ncclSuccess) return result;
-    if (!retire(comm)) return ncclSuccess;  // another thread is at it
+    if (!retire(comm)) return ncclSuccess;  // another thread is ending it
     if (is_inherited(*comm)) return refuse_inherited("ncclCommAbort");
     const ncclResult_t result = is_idle(*comm) ? ncclSuccess : stop(*comm);
-    // Kernels of communicators that the group is still to abort may hang on the same GPU, so that this one's end would
-    // wait for them: the end of the group comes after all of them are stopped.
+    // Kernels of other communicators that this group is still to abort may hang on the same GPU, and freeing this one
+    // would wait for them. So it is freed at the end of the group, when all of them are stopped.
     if (Group& group = Group::of_this_thread(); group.is_open()) {
       group.end_later(comm);
       return result;
@@ -126,7 +130,7 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommRevoke, ncclComm_t comm, int revokeFlags
     if (is_inherited(*live)) return refuse_inherited("ncclCommRevoke");
     const Running running(live);
     const ncclResult_t result =
-        stop(*live);  // one that is still being made, or that another thread splits, needs it most
+        stop(*live);  // also if it is still being made, or if another thread splits it: those calls hang
     if (result == ncclSuccess) live->has_ended_itself = true;
     await_gpu(*live);
     return result;

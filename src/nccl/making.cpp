@@ -1,4 +1,4 @@
-// The part that every way to a new communicator shares.
+// What all functions that make a communicator share.
 #include "nccl/making.hpp"
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace strait::nccl {
 
-/// As in NCCL, the environment overrides what a program says.
+/// As in NCCL, the environment overrides the program's configuration.
 straitConfig_t straits_config(const ncclComm& comm, int device) {
   straitConfig_t config = STRAIT_CONFIG_INITIALIZER;
   config.device = device;
@@ -23,7 +23,7 @@ ncclResult_t make_stoppable(ncclComm& comm, ncclComm* parent, straitComm_t* made
                             const std::function<straitResult_t(straitComm_t* joining)>& post) {
   if (const ncclResult_t result = checked(straitGroupStart()); result != ncclSuccess) return result;
   straitComm_t joining = nullptr;
-  (void)post(&joining);  // the end returns its error again
+  (void)post(&joining);  // straitGroupEnd returns its error again
   ncclResult_t result = ncclSuccess;
   {
     const Joining of_comm(comm, joining, 0);
@@ -45,7 +45,6 @@ ncclResult_t join(ncclComm& comm, straitComm_t* made, const Place& place, const 
   });
 }
 
-/// What every way to a new communicator does: reads the configuration, makes the handle, has the work done.
 ncclResult_t set_up(const char* function, ncclComm_t* out, ncclComm* parent, const ncclConfig_t* config,
                     decltype(SetUp::make) make, bool makes_one) {
   Group& group = Group::of_this_thread();
@@ -69,10 +68,11 @@ ncclResult_t set_up(const char* function, ncclComm_t* out, ncclComm* parent, con
     comm->known_parent_stops = parent->stops;
   }
   ncclComm* made = makes_one ? comm.release() : nullptr;
-  if (made != nullptr) hold(made);  // from now on another thread may abort it
+  if (made != nullptr) hold(made);  // once the handle is stored below, another thread may abort it
   std::atomic_ref(*out).store(made, std::memory_order_release);
   const ncclResult_t result = group.submit({made, parent, std::move(make)});
-  // Where the work is still to come, the program will ask the handle what went wrong. Here the result says it.
+  // If the work is still to come, the program asks the handle for the error later. If it is done, the result reports
+  // it, and there is no handle.
   if (result != ncclSuccess && !deferred && made != nullptr) {
     *out = nullptr;
     if (retire(made)) let_go(made);

@@ -7,8 +7,9 @@
 
 namespace strait::nccl {
 
-/// While it lives, ncclCommAbort and ncclCommRevoke of `comm` abort this communicator of Strait's, too; at once where
-/// one has come since there were `known_stops`.
+/// While this object lives, ncclCommAbort and ncclCommRevoke of `comm` also abort `joining`, a Strait communicator that
+/// is being made. If such a call has already come since `comm` had counted `known_stops` of them, `joining` is aborted
+/// immediately.
 class Joining {
  public:
   Joining(ncclComm& comm, straitComm_t joining, std::uint64_t known_stops) : comm_(comm) {
@@ -27,26 +28,28 @@ class Joining {
   ncclComm& comm_;
 };
 
-/// Of a rank to be.
+/// Position of the calling rank in a communicator to be made.
 struct Place {
   int ranks;
   int rank;
-  int device;  ///< -1: a host rank
+  int device;  ///< CUDA device; -1 for a host rank
 };
 
-/// What Strait is to make of `comm`.
+/// Returns the configuration with which Strait makes the communicator behind `comm`.
 straitConfig_t straits_config(const ncclComm& comm, int device);
 
-/// Has `post` call what makes a communicator out of other ranks' calls. Done as a group, so that its handle is there
-/// while ranks still wait for one another, for ncclCommAbort of `comm`, or meanwhile of `parent`, which may be NULL.
+/// Makes a Strait communicator by a collective call that `post` issues, and waits for the other ranks. The call is
+/// issued inside a Strait group, so that the handle exists while the ranks still wait for one another: ncclCommAbort of
+/// `comm`, or of `parent` (may be NULL), can then abort it meanwhile.
 ncclResult_t make_stoppable(ncclComm& comm, ncclComm* parent, straitComm_t* made,
                             const std::function<straitResult_t(straitComm_t* joining)>& post);
 
-/// Joins `comm`'s ranks by the ticket.
+/// Makes `comm`'s Strait communicator with the other ranks that have the same unique id.
 ncclResult_t join(ncclComm& comm, straitComm_t* made, const Place& place, const straitUniqueId& ticket);
 
-/// What every way to a new communicator does: reads the configuration, fills in the handle, has the work done or
-/// recorded. `parent` may be NULL; without `makes_one` this rank gets no communicator, but takes part.
+/// Common part of all functions that make a communicator: reads the configuration, creates the handle, and runs the
+/// work or records it. `parent` may be NULL. If `makes_one` is false, this rank takes part but gets no communicator.
+/// `function` names the caller in errors.
 ncclResult_t set_up(const char* function, ncclComm_t* out, ncclComm* parent, const ncclConfig_t* config,
                     decltype(SetUp::make) make, bool makes_one = true);
 

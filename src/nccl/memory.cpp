@@ -1,5 +1,5 @@
-// Memory, and its registration. Registration is an optimisation: memory that Strait cannot have peers read in place is
-// registered all the same, and every operation on it works.
+// Memory allocation and registration. Registration is an optimisation: memory that peers cannot access in place is
+// still accepted, and every operation on it works.
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -21,7 +21,7 @@ constexpr auto look_every = std::chrono::microseconds(100);
 
 enum class Origin { strait, driver };
 
-/// Memory that peers' GPUs can map, or nothing where the device cannot share it.
+/// Allocates memory that peers' GPUs can map. Returns false if the device cannot share memory.
 bool allocate_shared(void** pointer, std::size_t size_bytes) {
   int device = 0;
   if (!driver::current_device(device).empty()) return false;
@@ -31,14 +31,14 @@ bool allocate_shared(void** pointer, std::size_t size_bytes) {
   return false;
 }
 
-/// Where each block came from, so that it goes back there.
+/// The allocator of each block, to which it is returned.
 struct Blocks {
   std::mutex mutex;
   std::map<void*, Origin> origins;
 };
 
 Blocks& blocks() {
-  static auto* const all = new Blocks;  // programs free memory while the process ends
+  static auto* const all = new Blocks;  // never destroyed: programs free memory while the process exits
   return *all;
 }
 
@@ -79,7 +79,7 @@ ncclWindow_vidmem* add_window(ncclComm& comm, void* pointer, std::size_t size_by
   return comm.windows.emplace_back(std::move(window)).get();
 }
 
-/// From now on the window is the caller's alone: of two threads one gets it.
+/// Removes the window from the communicator and passes it to the caller. If two threads try, one gets it.
 ncclResult_t take_window(ncclComm& comm, ncclWindow_t handle, std::unique_ptr<ncclWindow_vidmem>& taken) {
   const std::scoped_lock lock(comm.mutex);
   const auto window = find_handle(comm.windows, handle);
@@ -94,9 +94,10 @@ ncclResult_t take_window(ncclComm& comm, ncclWindow_t handle, std::unique_ptr<nc
   return ncclSuccess;
 }
 
-/// Waits for the GPU, where an abort by another thread may have to end what runs: that needs the lock. A program that
-/// gives its windows back before it aborts would wait for ever for what only the abort ends: then, peers reach the
-/// memory until the communicator ends. It waits once: there may be hundreds of windows.
+/// Waits until the GPU has finished the communicator's calls, then deregisters the window. Must be called without the
+/// communicator's mutex: an abort by another thread, which may be all that ends the calls, takes it. A program that
+/// deregisters its windows before it aborts would wait forever, so this gives up after 5 s: peers can then access the
+/// memory until the communicator ends. Only the first window waits that long, because there may be hundreds.
 ncclResult_t give_back(ncclComm& comm, const ncclWindow_vidmem& window) {
   if (window.registration == nullptr) return ncclSuccess;
   const auto deadline = std::chrono::steady_clock::now() + longest_wait;
@@ -137,7 +138,7 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclMemAlloc, void** ptr, size_t size) {
   return guarded([&] {
     apply_settings();
     if (ptr == nullptr) return failed(ncclInvalidArgument, "ncclMemAlloc: the pointer is NULL");
-    if (size == 0) {  // as NCCL, and cudaMalloc
+    if (size == 0) {  // as in NCCL and cudaMalloc
       *ptr = nullptr;
       return ncclSuccess;
     }
@@ -153,7 +154,7 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommRegister, const ncclComm_t comm, void* b
   return with_comm(comm, "ncclCommRegister", [&](ncclComm& live) {
     if (buff == nullptr || size == 0 || handle == nullptr)
       return failed(ncclInvalidArgument, "ncclCommRegister: a pointer is NULL, or the size 0");
-    // Each rank by itself, where Strait's registration is collective: there is nothing to do but to remember it.
+    // Ranks call this individually, but Strait's registration is collective: so only a handle is made.
     const std::scoped_lock lock(live.mutex);
     *handle = live.registrations.emplace_back(std::make_unique<char>()).get();
     return ncclSuccess;
@@ -162,7 +163,7 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommRegister, const ncclComm_t comm, void* b
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommDeregister, const ncclComm_t comm, void* handle) {
   const auto remove = [&](ncclComm& live) {
-    if (handle == nullptr) return ncclSuccess;  // NCCL gives NULL where it registers nothing
+    if (handle == nullptr) return ncclSuccess;  // NCCL returns NULL handles if it registers nothing
     std::unique_ptr<ncclWindow_vidmem> window;
     {
       const std::scoped_lock lock(live.mutex);
@@ -171,7 +172,7 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommDeregister, const ncclComm_t comm, void*
         return ncclSuccess;
       }
     }
-    // PyTorch, before it aborts, gives back its windows in this way.
+    // PyTorch deregisters its windows by this function before it aborts.
     if (take_window(live, static_cast<ncclWindow_t>(handle), window) == ncclSuccess) return give_back(live, *window);
     return failed(ncclInvalidArgument, "ncclCommDeregister: this handle is not of ncclCommRegister, or given back");
   };
@@ -180,8 +181,8 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommDeregister, const ncclComm_t comm, void*
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win,
                   int winFlags) {
-  // Only symmetric windows promise what Strait needs: that all ranks use them in the same calls. They ask all ranks, as
-  // does a split that another thread may be at.
+  // Only symmetric windows guarantee what Strait needs: that all ranks use them in the same calls. Registering them is
+  // collective, and so must not run beside another thread's split.
   const bool is_shared = (winFlags & NCCL_WIN_COLL_SYMMETRIC) != 0;
   const auto add = [&](ncclComm& live) {
     if (buff == nullptr || size == 0 || win == nullptr)
@@ -207,7 +208,7 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* b
 
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommWindowDeregister, ncclComm_t comm, ncclWindow_t win) {
   const auto remove = [&](ncclComm& live) {
-    if (win == nullptr) return ncclSuccess;  // the same
+    if (win == nullptr) return ncclSuccess;  // as in ncclCommDeregister
     std::unique_ptr<ncclWindow_vidmem> taken;
     if (const ncclResult_t result = take_window(live, win, taken); result != ncclSuccess) return result;
     return give_back(live, *taken);

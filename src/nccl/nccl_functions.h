@@ -1,5 +1,5 @@
-/* The functions of the NCCL ABI; each has a twin with the prefix pnccl. Strait's answer to each is in docs/nccl.md.
- * Goes after nccl_types.h, or after NVIDIA's header, which makes the compiler compare both. Plain C. */
+/* The functions of the NCCL ABI; each has an alias with the prefix pnccl. docs/nccl.md says what Strait does for each.
+ * Include it after nccl_types.h; or after NVIDIA's header, so that the compiler compares the declarations. Plain C. */
 #ifndef STRAIT_NCCL_FUNCTIONS_H_
 #define STRAIT_NCCL_FUNCTIONS_H_
 

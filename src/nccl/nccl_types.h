@@ -1,5 +1,5 @@
-/* Types, values and layouts of the NCCL ABI (2.28 to 2.30), as programs built against NCCL's own header pass them.
- * Interface facts only; tests/abi/layouts_test.cpp compares them with NVIDIA's header where there is one. Plain C. */
+/* Types, values and layouts of the NCCL ABI (2.28 to 2.30), as programs built against NCCL's own header use them.
+ * Interface facts only; tests/abi/layouts_test.cpp compares them with NVIDIA's header if it is installed. Plain C. */
 #ifndef STRAIT_NCCL_TYPES_H_
 #define STRAIT_NCCL_TYPES_H_
 
@@ -14,7 +14,7 @@ typedef struct ncclWindow_vidmem* ncclWindow_t;
 typedef struct ncclParamHandle* ncclParamHandle_t;
 
 #define NCCL_UNIQUE_ID_BYTES 128
-/* Passed by value. */
+/* Functions take it by value. */
 typedef struct {
   char internal[NCCL_UNIQUE_ID_BYTES];
 } ncclUniqueId;
@@ -28,7 +28,7 @@ typedef enum {
   ncclInvalidUsage = 5,
   ncclRemoteError = 6,
   ncclInProgress = 7,
-  ncclTimeout = 8 /* from 2.30 on */
+  ncclTimeout = 8 /* since 2.30 */
 } ncclResult_t;
 
 typedef enum {
@@ -47,7 +47,7 @@ typedef enum {
   ncclNumTypes = 12
 } ncclDataType_t;
 
-/* User-made reductions follow ncclAvg. */
+/* Reductions made by ncclRedOpCreatePreMulSum have values after ncclAvg. */
 typedef enum {
   ncclSum = 0,
   ncclProd = 1,
@@ -58,7 +58,8 @@ typedef enum {
   ncclMaxRedOp = 0x7fffffff
 } ncclRedOp_t;
 
-/* Where a scalar is, and when it may be read: device memory, while collectives run; host memory, before return. */
+/* Where a scalar is, and when it is read: in device memory, while collectives run; in host memory, before the call that
+ * takes it returns. */
 typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarResidence_t;
 
 typedef enum {
@@ -88,8 +89,8 @@ typedef struct {
 #define NCCL_SHRINK_DEFAULT 0x00
 #define NCCL_SHRINK_ABORT 0x01
 
-/* The version that a program was built for, and what of ncclConfig_t it knows: fields up to nvlinkCentricSched until
- * 2.28, two more from 2.29 and again from 2.30 on. */
+/* Value of ncclConfig_t::version for programs built with this header. It tells which fields exist: up to
+ * nvlinkCentricSched in 2.28, two more since 2.29, and another two since 2.30. */
 #define NCCL_ABI_VERSION 23007
 
 typedef struct {

@@ -1,4 +1,4 @@
-// Collectives, messages and reductions: NCCL's types, values and argument orders are Strait's.
+// Collectives, sends and receives, reductions. NCCL's types, values and argument orders are the same as Strait's.
 #include <cstddef>
 
 #include "nccl/entry.hpp"
@@ -15,7 +15,7 @@ static_assert(int(ncclFloat8e5m2) == straitFloat8e5m2 && int(ncclBfloat16) == st
 straitDataType_t type_of(ncclDataType_t type) { return static_cast<straitDataType_t>(type); }
 straitRedOp_t op_of(ncclRedOp_t op) { return static_cast<straitRedOp_t>(op); }
 
-/// What keeps a communicator that is there from being used for operations; nothing: none does.
+/// Returns why an existing communicator accepts no operations; null if it accepts them.
 const char* over(const ncclComm& comm) {
   if (comm.is_finalized.load(std::memory_order_relaxed)) return "the communicator is finalized";
   if (comm.has_ended_itself.load(std::memory_order_relaxed))
@@ -24,8 +24,8 @@ const char* over(const ncclComm& comm) {
   return nullptr;
 }
 
-/// One operation, run now or recorded in the open group. `body` posts it on Strait's communicator and a stream: the
-/// program's, or none where ranks are the host's.
+/// Runs an operation, or records it in the open group. `body` issues it on Strait's communicator and a stream: the
+/// program's, or null for host ranks.
 template <class F>
 ncclResult_t operation(const char* name, ncclComm_t handle, cudaStream_t stream, F&& body) noexcept {
   return guarded([&] {

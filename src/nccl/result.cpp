@@ -17,13 +17,13 @@ struct Texts {
   std::string returned;
 };
 
-/// Of this thread. They may be used as long as the process: destructors of a program's static objects call the library,
-/// too, and come after those of all that is thread_local.
+/// Returns this thread's texts. They are usable until the process ends, in memory that is never released: destructors
+/// of a program's static objects also call the library, after those of thread_local objects have run.
 Texts& thread_texts() {
   alignas(Texts) thread_local std::byte place[sizeof(Texts)];
   struct Owner {
     Texts* const texts = new (place) Texts;
-    /// Leaves empty ones, which need no memory but their place.
+    /// Leaves empty strings, which own no memory on the heap.
     ~Owner() {
       Texts taken;
       std::swap(*texts, taken);
@@ -33,13 +33,14 @@ Texts& thread_texts() {
   return *std::launder(reinterpret_cast<Texts*>(place));
 }
 
-/// Of the whole process, to the very end of it.
+/// The last error of the process, usable until the process ends.
 struct ProcessError {
   std::mutex mutex;
   std::string text;
 };
 ProcessError& process_error() {
-  alignas(ProcessError) static std::byte place[sizeof(ProcessError)];  // there is none to be had where memory is short
+  // Static storage: this must work when no memory is left.
+  alignas(ProcessError) static std::byte place[sizeof(ProcessError)];
   static auto* const error = new (place) ProcessError;
   return *error;
 }

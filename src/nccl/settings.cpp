@@ -37,7 +37,8 @@ std::string p2p(const std::string& disabled) { return std::atoi(disabled.c_str()
 
 std::string flag(const std::string& value) { return std::atoi(value.c_str()) != 0 ? "1" : "0"; }
 
-/// Flags by name or as a number, with | between. What is none of them Strait refuses by its text.
+/// Translates NCCL_CTA_POLICY: policies by name or number, separated by |. Anything else becomes a text that Strait
+/// refuses as a value of STRAIT_MAX_SMS.
 std::string cta_policy(const std::string& value) {
   constexpr std::array<std::string_view, 3> names = {"DEFAULT", "EFFICIENCY", "ZERO"};
   int policy = 0;
@@ -57,7 +58,7 @@ std::string cta_policy(const std::string& value) {
   return (policy & NCCL_CTA_POLICY_ZERO) != 0 ? "none" : "";
 }
 
-/// An NCCL setting that has a meaning here. One line makes another known.
+/// An NCCL setting that has a meaning in Strait. To support another one, add a line.
 struct Mapping {
   const char* theirs;
   const char* ours;
@@ -66,15 +67,17 @@ struct Mapping {
 constexpr Mapping mappings[] = {
     {"NCCL_DEBUG", "STRAIT_DEBUG", log_level},     {"NCCL_SOCKET_IFNAME", "STRAIT_SOCKET_IFNAME", as_it_is},
     {"NCCL_HOSTID", "STRAIT_HOSTID", as_it_is},    {"NCCL_CTA_POLICY", "STRAIT_MAX_SMS", cta_policy},
-    {"NCCL_MAX_CTAS", "STRAIT_MAX_SMS", as_it_is},  // the later one wins
+    {"NCCL_MAX_CTAS", "STRAIT_MAX_SMS", as_it_is},  // comes later, so it overrides the policy's value
     {"NCCL_P2P_DISABLE", "STRAIT_P2P", p2p},       {"NCCL_GRAPH_MIXING_SUPPORT", "STRAIT_GRAPH_MIXING", flag},
 };
-/// Read by the drop-in itself.
+/// NCCL settings that the drop-in itself reads.
 constexpr const char* own_settings[] = {"NCCL_COMM_BLOCKING", "NCCL_CONF_FILE"};
 
-/// NCCL waits for late ranks as good as for ever, and its programs rely on it: they compile and load checkpoints.
+/// NCCL waits for late ranks almost without limit. Programs rely on it: they compile or load checkpoints before they
+/// join.
 constexpr const char* init_timeout_ms = "1800000";
-/// Programs for NCCL group messages as they like, also where its CTA policy leaves all SMs to them.
+/// Default of STRAIT_COPY_MESSAGES under the drop-in: copy engines carry no sends and receives, because ranks of
+/// programs for NCCL may group these differently. This holds also if NCCL_CTA_POLICY leaves all SMs to the program.
 constexpr const char* copies_messages = "0";
 
 std::string setting(const char* name) {
@@ -123,7 +126,7 @@ std::string own_path() {
   return absolute ? absolute.get() : info.dli_fname;
 }
 
-/// Other libraries in this process that by their name are NCCL's.
+/// Returns the paths of other libraries in this process that are named like NCCL's.
 std::vector<std::string> other_libraries() {
   std::vector<std::string> paths;
   dl_iterate_phdr(
@@ -142,7 +145,7 @@ std::vector<std::string> other_libraries() {
   return paths;
 }
 
-/// Whether what opens the library by its name finds this one, as it does where it was loaded first.
+/// Whether dlopen("libnccl.so.2") finds this library, as it does if this one was loaded first.
 bool is_found_by_name() {
   struct Close {
     void operator()(void* library) const { dlclose(library); }
@@ -151,8 +154,8 @@ bool is_found_by_name() {
   return found && dlsym(found.get(), "ncclGetVersion") == reinterpret_cast<void*>(&ncclGetVersion);
 }
 
-/// Of each once: programs open libraries when they need them. JAX opens the one in its wheel by its path, and calls
-/// what it finds by name.
+/// Reports each other NCCL library once. Called repeatedly, because programs open libraries when they need them. JAX
+/// opens the NCCL in its wheel by path, but calls the functions that it finds by name.
 void tell_of_other_libraries() {
   static std::mutex mutex;
   static std::set<std::string> told;

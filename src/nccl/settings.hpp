@@ -6,32 +6,33 @@
 
 #include "nccl/nccl_abi.h"
 
-/// What the environment asks of the drop-in, and its lines on stderr.
+/// Settings of the drop-in library from the environment, and its messages on stderr.
 namespace strait::nccl {
 
-/// Carries the NCCL_* settings that have a meaning here over to Strait's, where those are not set. To be called before
-/// anything else of Strait; only the first call does anything.
+/// Translates the NCCL_* settings that have a meaning here to Strait's settings, unless those are set. Must be called
+/// before any other use of Strait; calls after the first do nothing.
 void apply_settings();
 
-/// The version that programs are told (STRAIT_NCCL_VERSION), such as 22809.
+/// Returns the NCCL version that is reported to programs (STRAIT_NCCL_VERSION), such as 22809.
 int served_version();
-/// Where that is set to what is none. Its default is the same (tests/abi/config_test.cpp).
+/// The version used if STRAIT_NCCL_VERSION has an invalid value. Equal to the default of that setting, which
+/// tests/abi/config_test.cpp checks.
 inline constexpr int default_version = 22809;
-/// STRAIT_NCCL_HOST_RANKS: communicators of host ranks, for tests.
+/// Returns STRAIT_NCCL_HOST_RANKS: whether communicators consist of host ranks (for tests).
 bool makes_host_ranks();
-/// NCCL_COMM_BLOCKING, which overrides what a configuration says.
+/// Returns NCCL_COMM_BLOCKING, which overrides `blocking` of configurations; nothing if it is not set to 0 or 1.
 std::optional<bool> forced_blocking();
-/// STRAIT_MAX_SMS (or NCCL_MAX_CTAS) bounds the thread blocks of operations, whatever configurations say.
+/// Whether STRAIT_MAX_SMS (or NCCL_MAX_CTAS) bounds the thread blocks of operations, overriding configurations.
 bool environment_bounds_sms();
 
-/// Says, once a process, which file serves which version, where STRAIT_NCCL_PROOF or the log level asks for it; and on
-/// the level info, which settings are ignored.
+/// Reports once per process which file serves which NCCL version: always if STRAIT_NCCL_PROOF=1, otherwise at log level
+/// info. Also reports ignored settings (at level info) and other NCCL libraries in the process.
 void announce(int rank, int ranks);
-/// Says on the level info, of each once a process, which fields of a configuration are ignored.
+/// Reports at log level info which fields of a configuration are ignored, each once per process.
 void report_ignored_fields(const std::vector<const char*>& names);
 
 enum class LogLevel { warn, info };
-/// One line on stderr, if STRAIT_DEBUG (or NCCL_DEBUG) admits the level.
+/// Writes one line to stderr if STRAIT_DEBUG (or NCCL_DEBUG) admits the level.
 void log(LogLevel level, std::string_view text);
 
 }  // namespace strait::nccl

@@ -1,4 +1,4 @@
-// ncclCommShrink: the remaining ranks go on without the others, of which they need nothing.
+// ncclCommShrink: the remaining ranks make a new communicator without any help of the excluded ones.
 #include <string>
 #include <vector>
 
@@ -18,7 +18,7 @@ ncclResult_t shrink(ncclComm& comm, straitComm_t* made, ncclComm& parent, const 
   });
 }
 
-/// Why the ranks cannot be left out; "" if they can.
+/// Returns why the ranks cannot be excluded; "" if they can.
 std::string problem_of(straitComm_t parent, const int* excluded, int count) {
   int ranks = 0, rank = 0;
   (void)straitCommCount(parent, &ranks);

@@ -1,6 +1,6 @@
-// What the ABI has and Strait does not: each returns ncclInvalidUsage and says so. All names are there, because a
-// program that mentions one would not be loaded without it. Those of NCCL's device interface (nccl_device.h) are
-// declared here and in device_interface.cpp only: Strait does not define that interface.
+// Functions of the ABI that Strait does not support: each returns ncclInvalidUsage, with an error text. All names must
+// exist, because a program that refers to a missing one cannot be loaded. Functions of NCCL's device interface
+// (nccl_device.h) are declared only here and in device_interface.cpp: Strait does not define that interface.
 #include "nccl/entry.hpp"
 #include "nccl/group.hpp"
 
@@ -45,7 +45,7 @@ STRAIT_NCCL_UNSUPPORTED(ncclParamGetParameter, const char*, const char**, int*)
 STRAIT_NCCL_UNSUPPORTED(ncclParamGetAllParameterKeys, const char***, int*)
 STRAIT_NCCL_ENTRY(void, ncclParamDumpAll, void) {}
 
-// Newer than the newest header at hand; their arguments are not read.
+// Newer than the newest header that was available; their arguments are not read.
 STRAIT_NCCL_UNSUPPORTED(ncclAllReduceConfig, void)
 STRAIT_NCCL_UNSUPPORTED(ncclAllGatherConfig, void)
 STRAIT_NCCL_UNSUPPORTED(ncclReduceScatterConfig, void)

@@ -16,9 +16,9 @@ tl::unexpected<Error> peer_gone() {
   return fail(Code::remote_error, "a peer on this host closed the shared memory set-up: it failed or died");
 }
 
-/// Takes the numbers of the standard streams that nobody has, as long as descriptors arrive. UniqueFd would move one
-/// from there, and to close it under its old number would drop the locks that other ranks of this process have on a
-/// segment by then (lives.hpp).
+/// Occupies the unused ones of the descriptor numbers 0 to 2 while descriptors are received. Otherwise a received
+/// descriptor could get such a number, and UniqueFd would move it to another one and close the old one. That would drop
+/// the locks that other ranks of this process already hold on the segment (lives.hpp).
 class StandardNumbers {
  public:
   StandardNumbers() : lock_(mutex()) {
@@ -93,7 +93,7 @@ Result<Message> receive_message(int socket, std::size_t max_body_bytes) {
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return fail(Code::in_progress, "no message yet");
   if (got < 0 && errno == ECONNRESET) return peer_gone();
   if (got < 0) return fail_errno("cannot receive file descriptors from a peer on this host", errno);
-  // Take ownership first, so that nothing leaks whatever the message turns out to be.
+  // Take ownership of the descriptors first, so that none leaks, whatever the message turns out to be.
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
     const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);

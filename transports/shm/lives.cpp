@@ -12,6 +12,7 @@
 namespace strait::shm {
 namespace {
 
+/// Describes a rank's record lock: one byte at the offset of its number.
 struct flock lock_of(std::uint32_t rank) {
   struct flock lock {};
   lock.l_type = F_WRLCK;
@@ -31,7 +32,8 @@ Result<UniqueFd> own_pidfd() {
   return fd;
 }
 
-/// All descriptors that this process has of one segment: closing any of them drops the locks of all its ranks.
+/// All descriptors of one segment in this process. They are kept open together, because closing any of them drops the
+/// locks of all ranks of this process.
 struct Lives::SegmentFile {
   std::vector<UniqueFd> fds;
 };
@@ -64,7 +66,7 @@ Result<std::unique_ptr<Lives>> Lives::watch(const RendezvousRequest& request, Re
 
 bool Lives::has_died(std::uint32_t rank) const {
   if (!foreign_[rank]) return false;
-  pollfd polled{pidfds_[rank].get(), POLLIN, 0};  // of no descriptor poll says nothing
+  pollfd polled{pidfds_[rank].get(), POLLIN, 0};  // poll ignores -1, the value if there is no pidfd
   if (poll(&polled, 1, 0) == 1 && (polled.revents & POLLIN) != 0) return true;
   struct flock lock = lock_of(rank);
   return fcntl(fd_, F_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;

@@ -10,19 +10,21 @@
 
 namespace strait::shm {
 
-/// Of this process. Empty where the kernel has none or refuses it. Without descriptors left it is an error.
+/// Opens a pidfd of this process. Empty if the kernel does not support it or refuses it; lack of descriptors is an
+/// error.
 Result<UniqueFd> own_pidfd();
 
-/// Whether the other ranks live. Each holds a record lock on the segment's file, at the offset of its rank: the kernel
-/// lets go of it when the process ends, however it ends, and when it becomes another program (exec), in which nothing
-/// of the rank is left. Forked children do not inherit it. Pidfds, where there are any, know only of a process's end,
-/// but also where one that shares its table of descriptors (CLONE_FILES) keeps the lock. (A process also loses its
-/// locks by opening and closing the file through /proc/self/fd, which nothing does by itself.)
+/// Tells whether the other ranks are alive. Each rank holds a record lock on the segment's file, at the offset of its
+/// rank. The kernel releases it when the process ends, in whatever way, and when the process executes another program
+/// (exec), which ends the rank, too. Forked children do not inherit it. Pidfds, if available, notice only the end of a
+/// process, but also if a process that shares its descriptor table (CLONE_FILES) keeps the lock. (A process also loses
+/// its locks if it opens and closes the file through /proc/self/fd, which no code does of itself.)
 class Lives {
  public:
-  /// Takes the segment's descriptor and the pidfds out of `met`. To be called before the ranks begin operations.
+  /// Begins to watch, and takes this rank's lock. Moves the segment's descriptor and the pidfds out of `met`. Must be
+  /// called before the ranks begin operations.
   static Result<std::unique_ptr<Lives>> watch(const RendezvousRequest& request, RendezvousResult& met);
-  /// False for ranks of this process. From any thread.
+  /// Whether a rank has died; always false for ranks of this process. May be called from any thread.
   bool has_died(std::uint32_t rank) const;
 
  private:
@@ -30,9 +32,9 @@ class Lives {
   static std::shared_ptr<SegmentFile> file_of(const Secret& secret, UniqueFd fd);
 
   std::vector<UniqueFd> pidfds_;  ///< by rank
-  std::vector<bool> foreign_;     ///< by rank: of another process
+  std::vector<bool> foreign_;     ///< by rank: whether it is in another process
   std::shared_ptr<SegmentFile> file_;
-  int fd_ = -1;  ///< of the file
+  int fd_ = -1;  ///< a descriptor of the file, owned by `file_`
 };
 
 }  // namespace strait::shm

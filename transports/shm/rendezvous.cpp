@@ -24,15 +24,16 @@
 namespace strait::shm {
 namespace {
 
-/// What a rank says of itself when it connects, and a row of the table that it gets back. Descriptors follow in the
-/// order of the flags.
+/// What a rank tells of itself when it connects, and a row of the table that it gets back. The descriptors that the
+/// flags announce come with the message, in the order of the flags.
 struct Introduction {
   std::uint32_t rank = 0;
   std::uint8_t has_pidfd = 0;
   std::uint8_t has_heap = 0;
-  std::uint8_t has_failed = 0;  ///< it can take no further part, and says so to all by itself
+  std::uint8_t has_failed = 0;  ///< the rank cannot go on, and reports its error by itself
   std::uint8_t reserved = 0;
 };
+/// The first message in each direction.
 struct Hello {
   std::array<std::byte, 32> password;
   Introduction self;
@@ -42,7 +43,7 @@ struct Row {
   UniqueFd pidfd;
   UniqueFd heap;
 };
-/// Once all are connected, what is left takes milliseconds.
+/// Limit for the exchange after all ranks have connected, which normally takes milliseconds.
 constexpr std::int64_t exchange_ms = 10'000;
 constexpr std::size_t rows_per_message = max_fds_per_message / max_fds_of_a_rank;
 constexpr std::size_t max_body_bytes = sizeof(Hello) + rows_per_message * sizeof(Introduction);
@@ -52,8 +53,8 @@ std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-/// Where the leader listens. Abstract names vanish with their socket but end at the network namespace; ranks in
-/// another one come through a file, removed as soon as all have come.
+/// An address at which the leader listens. Abstract names vanish with their socket, but do not reach other network
+/// namespaces. Ranks in another one connect through a socket file, which is removed as soon as all have connected.
 struct Address {
   sockaddr_un value{};
   socklen_t size = 0;
@@ -81,7 +82,8 @@ class Listener {
   static Result<Listener> open(const Address& address) {
     UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!fd) return fail_errno("cannot open a unix socket", errno, "Raise the limit of open files (ulimit -n)");
-    // A socket file is for this user only. By the socket's mode: a umask would be one of all threads.
+    // A socket file must be accessible to this user only. The mode is set on the socket, because a umask would affect
+    // all threads.
     if (fchmod(fd.get(), S_IRUSR | S_IWUSR) != 0 || bind(fd.get(), generic(address), address.size) != 0)
       return fail_errno("cannot bind a unix socket", errno, "Check that /tmp is writable");
     Listener listener(std::move(fd), address);
@@ -112,7 +114,7 @@ bool same_process(const RendezvousRequest& request, std::uint32_t a, std::uint32
   return request.ranks[a].process == request.ranks[b].process;
 }
 
-/// Waits while the peer, or whoever else is to take descriptors of this user, has yet to do so.
+/// Sends a message; waits while the peer, or other receivers of this user's descriptors, must receive messages first.
 Status send_in_time(const RendezvousRequest& request, const Deadline& deadline, int socket,
                     std::span<const std::byte> body, std::span<const int> fds) {
   for (;;) {
@@ -144,7 +146,7 @@ class Leader {
     result.pidfds.resize(clients_.size());
     result.heaps.resize(clients_.size());
     STRAIT_TRY(request_.agree(prepare(result)));
-    STRAIT_TRY(request_.agree({}));  // the others have connected
+    STRAIT_TRY(request_.agree({}));  // waits until the others have connected
     deadline_ = earlier(request_.deadline, Deadline::after_ms(exchange_ms));
     UniqueFd heap(request_.heap_fd >= 0 ? fcntl(request_.heap_fd, F_DUPFD_CLOEXEC, 0) : -1);
     if (request_.heap_fd >= 0 && !heap)
@@ -192,8 +194,8 @@ class Leader {
     return failed_;
   }
 
-  /// Whoever shows the password becomes a client; whoever says anything else is dropped, and of him no descriptors are
-  /// taken, which would have to be closed here.
+  /// Handles a connection's first message. If it contains the password, the connection becomes a client. Otherwise the
+  /// connection is dropped, and no descriptors are received from it, because they would have to be closed here.
   Strangers::Verdict hear(UniqueFd& connection) {
     Hello hello;
     const ssize_t seen = recv(connection.get(), &hello, sizeof hello, MSG_PEEK | MSG_DONTWAIT);
@@ -232,7 +234,7 @@ class Leader {
       std::vector<int> fds;
       for (std::size_t i = begin; i < std::min(rows_.size(), begin + rows_per_message); ++i) {
         const Row& row = rows_[i];
-        const bool foreign = !same_process(request_, row.rank, rank);  // one's own process needs no descriptors
+        const bool foreign = !same_process(request_, row.rank, rank);  // ranks of the same process need no descriptors
         Introduction line{row.rank, foreign && row.pidfd, foreign && row.heap};
         if (line.has_pidfd != 0) fds.push_back(row.pidfd.get());
         if (line.has_heap != 0) fds.push_back(row.heap.get());
@@ -260,7 +262,7 @@ class Leader {
   Deadline deadline_ = request_.deadline;
   std::vector<Listener> listeners_;
   Strangers strangers_{Strangers::Limits{}};
-  Status failed_;  ///< a rank's that said so
+  Status failed_;  ///< the error of a rank that reported a failure
   std::vector<UniqueFd> clients_;
   std::vector<Row> rows_;
   std::size_t present_ = 0;
@@ -271,7 +273,7 @@ class Follower {
   explicit Follower(const RendezvousRequest& request) : request_(request) {}
 
   Result<RendezvousResult> run() {
-    STRAIT_TRY(request_.agree({}));  // the leader listens
+    STRAIT_TRY(request_.agree({}));  // waits until the leader listens
     STRAIT_TRY(request_.agree(connect()));
     deadline_ = earlier(request_.deadline, Deadline::after_ms(exchange_ms));
     RendezvousResult result;
@@ -304,7 +306,7 @@ class Follower {
                           same_namespace ? ""
                                          : "It is in another network namespace: with the same /tmp, the ranks could "
                                            "meet there");
-      STRAIT_TRY(check_wait(request_, deadline_, "rank 0 of this host"));  // too many at once
+      STRAIT_TRY(check_wait(request_, deadline_, "rank 0 of this host"));  // too many ranks connect at once
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
@@ -370,7 +372,7 @@ class Follower {
 
 bool equal_in_constant_time(std::span<const std::byte> a, std::span<const std::byte> b) {
   if (a.size() != b.size()) return false;
-  std::byte difference{0};  // the comparison must not tell how much of a guess was right
+  std::byte difference{0};  // no early exit: the time must not reveal how much of a guess is right
   for (std::size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
   return difference == std::byte{0};
 }
@@ -388,7 +390,8 @@ std::string public_name(const Secret& secret) {
 Result<RendezvousResult> meet(const RendezvousRequest& request) {
   if (request.rank == 0) return Leader(request).run();
   auto result = Follower(request).run();
-  if (!result) unlink(file_address(request.secret).value.sun_path);  // a leader that was killed could not remove it
+  // In case the leader was killed and could not remove it.
+  if (!result) unlink(file_address(request.secret).value.sun_path);
   return result;
 }
 

@@ -33,7 +33,7 @@ Result<UniqueFd> create(const RendezvousRequest& request) {
   UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd) return fail_errno("cannot create a file in " + std::string(folder), errno);
   const auto& password = request.secret.password;
-  // Returns its error; errno is not set.
+  // posix_fallocate returns its error; errno is not set.
   const int reserved = posix_fallocate(fd.get(), 0, static_cast<off_t>(request.segment_bytes + password.size()));
   if (reserved == ENOSPC) return no_room(request.segment_bytes);
   if (reserved != 0) return fail_errno("cannot reserve memory in " + std::string(folder), reserved);
@@ -64,7 +64,7 @@ Result<UniqueFd> open_created(const RendezvousRequest& request) {
 
 Result<UniqueFd> share_file(const RendezvousRequest& request) {
   const bool creates = request.rank == 0;
-  // Before there is a file all are here: should the one that makes it be killed, whoever is left unlinks it.
+  // All ranks must be here before the file exists: if the rank that makes it is killed, the others unlink it.
   STRAIT_TRY(request.agree({}));
   Result<UniqueFd> file;
   if (creates) file = create(request);
@@ -73,7 +73,8 @@ Result<UniqueFd> share_file(const RendezvousRequest& request) {
     if (!creates) file = open_created(request);
     all = request.agree(file ? Status() : tl::unexpected(file.error()));
   }
-  // Any rank: the one that made it may have been killed. It is this communicator's name alone.
+  // On failure every rank unlinks it, because the rank that made it may have been killed. The name belongs to this
+  // communicator alone.
   if (creates || !all) unlink(path_of(request.secret).c_str());
   if (!all) return tl::unexpected(std::move(all).error());
   return file;

@@ -6,9 +6,10 @@
 
 namespace strait::shm {
 
-/// A zeroed file of request.segment_bytes in /dev/shm, opened by all ranks and unlinked as soon as they have, or on
-/// failure. The secret gives its name and is kept in it, so that nobody takes another file for it. All its memory is
-/// taken at once: where /dev/shm is too small, that is this call's error and not a SIGBUS later. Collective.
+/// Makes a zeroed file of request.segment_bytes in /dev/shm that all ranks open. It is unlinked as soon as they have,
+/// or on failure. Its name comes from the secret, and the file also contains the password, so that no rank takes
+/// another file for it. All its memory is reserved immediately: if /dev/shm is too small, this call fails, rather than
+/// a later access by SIGBUS. Collective.
 Result<UniqueFd> share_file(const RendezvousRequest& request);
 
 }  // namespace strait::shm

@@ -43,7 +43,7 @@ SharedHeap::SharedHeap(UniqueFd fd, Mapping mapping) : fd_(std::move(fd)), mappi
 
 Result<SharedHeap*> SharedHeap::instance() {
   static std::mutex mutex;
-  static SharedHeap* heap = nullptr;  // never freed: users may hold blocks until the process ends
+  static SharedHeap* heap = nullptr;  // never freed: programs may hold blocks until the process ends
   static pid_t owner = 0;             // a forked child shares its parent's memory, so it needs a heap of its own
   const std::lock_guard lock(mutex);
   if (owner != getpid()) {

@@ -10,20 +10,20 @@
 
 namespace strait::shm {
 
-/// The memory behind straitMemAlloc: one large, sparse, sealed memfd a process, which peers on the host map whole when
-/// a communicator is made. A block's offset therefore means the same to all of them. Threads may share it.
+/// The memory behind straitMemAlloc: one large, sparse, sealed memfd per process, which peers on the host map as a
+/// whole when a communicator is made, so that a block's offset is the same for all of them. Thread-safe.
 class SharedHeap {
  public:
-  static constexpr std::size_t size_bytes = std::size_t{64} << 30;  ///< addresses; memory is taken page by page
+  static constexpr std::size_t size_bytes = std::size_t{64} << 30;  ///< address space; memory is allocated page by page
 
-  /// The process's heap, made at the first call.
+  /// Returns the process's heap, which the first call makes. It is never freed.
   static Result<SharedHeap*> instance();
 
-  /// `bytes` of page-aligned memory, zeroed.
+  /// Allocates page-aligned, zeroed memory.
   Result<void*> allocate(std::size_t bytes);
-  /// Gives back a block of allocate(), its memory too.
+  /// Frees a block from allocate(), and returns its memory to the system.
   Status release(void* pointer);
-  /// Whether all of the range lies in blocks of this heap.
+  /// Whether the whole range lies within one block of this heap.
   bool contains(const void* pointer, std::size_t bytes) const;
 
   std::byte* base() const { return mapping_.data(); }
@@ -40,9 +40,9 @@ class SharedHeap {
   std::map<std::size_t, std::size_t> used_;  ///< offset -> bytes
 };
 
-/// An error where the limit of file sizes is below: the kernel would end the process by a signal (SIGXFSZ).
+/// Fails if `bytes` exceed the limit of file sizes, where the kernel would kill the process (SIGXFSZ).
 Status check_file_size(std::size_t bytes);
-/// A memfd of this size that nobody can shrink, grow or unseal: its readers need not fear SIGBUS.
+/// Makes a memfd of this size that nobody can shrink, grow or unseal, so that its readers need not fear SIGBUS.
 Result<UniqueFd> make_sealed_memory(const char* name, std::size_t size_bytes);
 
 }  // namespace strait::shm

@@ -15,7 +15,7 @@
 namespace strait::shm {
 namespace {
 
-/// A received memfd is mapped only if nobody can shrink it under us.
+/// Maps a received memfd, but only if it is sealed so that nobody can shrink it.
 Result<Mapping> map_sealed(const UniqueFd& fd, std::size_t size_bytes) {
   struct stat status {};
   const int seals = fcntl(fd.get(), F_GET_SEALS);
@@ -25,7 +25,7 @@ Result<Mapping> map_sealed(const UniqueFd& fd, std::size_t size_bytes) {
   return Mapping::of_file(fd.get(), size_bytes);
 }
 
-/// Peers' heaps as mapped in this process; one mapping serves all communicators.
+/// Maps a peer's heap. All communicators of this process share one mapping of it.
 Result<std::shared_ptr<Mapping>> map_heap(const std::string& process, const UniqueFd& fd) {
   static std::mutex mutex;
   static std::map<std::string, std::weak_ptr<Mapping>> heaps;
@@ -56,7 +56,7 @@ Result<Opened> open_passed(const OpenRequest& request) {
   auto heap = SharedHeap::instance();
   if (heap)
     meeting.heap_fd = (*heap)->fd();
-  else  // no heap costs a copy, no more
+  else  // without a heap, data is copied; nothing else is lost
     log_warn(static_cast<int>(request.rank), "straitMemAlloc is not available: " + heap.error().message);
   STRAIT_ASSIGN(RendezvousResult met, meet(meeting));
   if (met.strangers_dropped > 0)
@@ -117,7 +117,7 @@ Result<Opened> agreed(const OpenRequest& request, Result<Opened> opened) {
 Result<Opened> open(const OpenRequest& request) { return agreed(request, open_passed(request)); }
 
 Result<Opened> open_file(const OpenRequest& request) {
-  // Its memory is set aside in advance, so there should be no more of it than pays.
+  // The file's memory is reserved in advance, so slots should be no larger than is useful.
   constexpr std::size_t slot_bytes = 32 << 10;
   OpenRequest smaller = request;
   smaller.geometry.slot_bytes = std::min(slot_bytes, request.geometry.slot_bytes);

@@ -8,8 +8,8 @@
 #include "transports/shm/rendezvous.hpp"
 #include "transports/slots/segment_transport.hpp"
 
-/// Shared memory: ranks that are processes of one host (threads may be among them). The segment is a sealed memfd that
-/// travels over a unix socket: no names, nothing left behind, no limit of /dev/shm.
+/// Shared memory, for ranks that are processes or threads of one host. The segment is a sealed memfd passed over a unix
+/// socket: it has no name, leaves nothing behind and is not limited by the size of /dev/shm.
 namespace strait::shm {
 
 struct Opened {
@@ -24,13 +24,13 @@ struct OpenRequest {
   slots::Geometry geometry;
   Deadline deadline = Deadline::never();
   std::function<Status()> check;  ///< see RendezvousRequest
-  Agree agree;                    ///< likewise
+  Agree agree;                    ///< see Agree
 };
 
-/// Collective: it succeeds on all ranks, or gives the same error on all.
+/// Opens the transport. Collective: it succeeds on all ranks, or returns the same error on all.
 Result<Opened> open(const OpenRequest& request);
-/// The same without passing descriptors, for ranks that share no unix socket but /dev/shm: over a file there, which has
-/// a name only until all have opened it. Peers' buffers are out of reach.
+/// As open(), for ranks that share /dev/shm but no unix socket: the segment is a file there, which has a name only
+/// until all ranks have opened it. No descriptors are passed, so peers' buffers cannot be accessed.
 Result<Opened> open_file(const OpenRequest& request);
 
 }  // namespace strait::shm

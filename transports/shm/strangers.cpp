@@ -11,7 +11,8 @@
 namespace strait::shm {
 namespace {
 
-/// 0, or the errno for which there are not enough: for a connection and what a rank sends through it.
+/// Checks whether there are enough free descriptors for a connection and for those that a rank sends through it.
+/// Returns 0 if so, otherwise the errno.
 int look_for_files(int any) {
   std::array<UniqueFd, 1 + max_fds_of_a_rank> files;
   for (UniqueFd& file : files) {
@@ -57,7 +58,8 @@ void Strangers::look_at_all(const std::function<Verdict(UniqueFd&)>& look) {
   }
 }
 
-/// At the expense of the one who has been silent longest, if that is long enough.
+/// Drops the connection that has been silent longest. Returns false, and pauses accepting, if it has not had its
+/// minimum time.
 bool Strangers::make_room() {
   if (!pending_.front().least.expired()) {
     accept_again_ = Deadline::after_ms(20);

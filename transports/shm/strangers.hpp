@@ -16,13 +16,14 @@ namespace strait::shm {
 
 inline constexpr std::size_t max_fds_of_a_rank = 2;  ///< pidfd and heap
 
-/// Connections that have not yet shown the password. Anyone on the host can make them, so they are so many at a time
-/// and have so much time: who says nothing until then is dropped, and earlier where room or descriptors run out.
+/// Connections whose peer has not sent the password yet. Anyone on the host can make them, so their number and their
+/// time are limited: a silent one is dropped after a while, and earlier if room or descriptors run out.
 class Strangers {
  public:
   struct Limits {
     std::int64_t silence_ms = 2000;
-    std::int64_t least_ms = 250;  ///< that everybody has: a rank speaks as soon as it has connected
+    /// Time that every connection gets: a rank sends its password as soon as it has connected.
+    std::int64_t least_ms = 250;
     std::size_t pending = 512;
   };
   explicit Strangers(const Limits& limits) : limits_(limits) {}
@@ -30,12 +31,13 @@ class Strangers {
   Strangers& operator=(const Strangers&) = delete;
   ~Strangers();
 
-  /// Appends what to poll for: the strangers, and the listener unless there is no room.
+  /// Appends the descriptors to poll: the strangers, and the listener unless there is no room.
   void watch(int listener, std::vector<pollfd>& fds) const;
-  /// Accepts who waits at a listener. An error: no descriptors left, and no stranger that has one.
+  /// Accepts connections that wait at a listener. Fails if there are no descriptors left and no stranger to drop.
   Status accept_from(int listener);
-  /// What became of one that has been looked at: it is silent, taken over (its descriptor moved out), or dropped.
+  /// Outcome of examining a connection: it is silent, taken over (its descriptor was moved out), or to be dropped.
   enum class Verdict : std::uint8_t { silent, taken, dropped };
+  /// Examines all connections by `look`, and drops those that have been silent for too long.
   void look_at_all(const std::function<Verdict(UniqueFd&)>& look);
   std::int64_t dropped() const { return dropped_; }
 
@@ -51,7 +53,8 @@ class Strangers {
   Limits limits_;
   std::list<Stranger> pending_;
   std::int64_t dropped_ = 0;
-  Deadline accept_again_ = Deadline::after_ms(0);  ///< without room, poll would return for the listener at once
+  /// Without room, poll would return at once for the listener every time.
+  Deadline accept_again_ = Deadline::after_ms(0);
 };
 
 }  // namespace strait::shm

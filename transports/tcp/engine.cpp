@@ -19,13 +19,18 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
+/// One poll() of a peer in this many also does all other pending work.
 constexpr std::uint32_t polls_per_round = 8;
+/// How often the engine's thread checks whether the rank still drives the engine.
 constexpr int look_in_ms = 1;
-/// The control words may be written at any time, from any thread, without a call to the engine: an abort.
+/// Bounds the delay until an abort is noticed: the control words may be written at any time, by any thread, without a
+/// call to the engine.
 constexpr int longest_sleep_ms = 20;
 constexpr auto examine_every = milliseconds(250);
+/// How long data that a process sent before its end may still arrive.
 constexpr std::int64_t last_words_ms = 200;
 
+/// User data of epoll events: one of these two tags, or a peer's rank, with pidfd_bit for its pidfd.
 constexpr std::uint64_t wake_tag = ~std::uint64_t{0}, ucx_tag = wake_tag - 1;
 constexpr std::uint64_t pidfd_bit = std::uint64_t{1} << 32;
 
@@ -46,7 +51,7 @@ Engine::Engine(std::uint32_t rank, const Geometry& geometry, std::vector<MeshPee
       peers_(mesh.size()),
       examined_(Clock::now()),
       owner_(::getpid()) {
-  dirty_.reserve(2 * peers_.size());  // those of one round, and those of the next
+  dirty_.reserve(2 * peers_.size());  // those of one round and those of the next
   for (std::uint32_t other = 0; other < mesh.size(); ++other) {
     if (other == rank_) continue;
     Peer& peer = peers_[other];
@@ -72,7 +77,7 @@ Status Engine::start() {
     if (other == rank_) continue;
     STRAIT_TRY(watch(epoll_, peer.socket.fd(), other));
     if (peer.pidfd) STRAIT_TRY(watch(epoll_, peer.pidfd.get(), other | pidfd_bit));
-    mark_dirty(other);  // so that what came with the handshake is looked at
+    mark_dirty(other);  // so that what came with the handshake is handled
     peer.socket.read();
   }
   if (peers_.size() == 1) return {};
@@ -85,7 +90,7 @@ Status Engine::start() {
 }
 
 std::unique_ptr<std::byte[]> Engine::new_slots() const {
-  // Not zeroed: pages are taken as messages fill them.
+  // Not zeroed, so that pages are allocated only when messages fill them.
   return std::make_unique_for_overwrite<std::byte[]>(geometry_.depth * geometry_.slot_bytes);
 }
 
@@ -125,7 +130,8 @@ void Engine::publish(Outgoing& link, const CallSignature& signature, std::span<c
     PeerSocket& socket = peers_[reader].socket;
     const bool by_ucx = goes_by_ucx(reader, bytes.size());
     header.kind = by_ucx ? FrameKind::announced : FrameKind::slot;
-    if (by_ucx && bytes.data() != slot) {  // it may take a while, and the slot stays
+    // UCX may send later; the slot stays unchanged until then, the caller's memory may not.
+    if (by_ucx && bytes.data() != slot) {
       std::copy(bytes.begin(), bytes.end(), slot);
       bytes = {slot, bytes.size()};
     }
@@ -145,7 +151,8 @@ void Engine::release(Incoming& link) {
     peer.untold.push_back(&link);
     mark_dirty(link.writer);
   }
-  // Nobody waits for it yet, so it can travel with the next message; but the writer should never run dry.
+  // The writer need not know yet, so this can be sent with the next message. But the writer must not run out of slots,
+  // so it is sent alone when half of them are released.
   if (link.released - link.told >= geometry_.depth / 2) flush(link.writer);
 }
 
@@ -171,7 +178,7 @@ void Engine::post(std::uint64_t sequence, const CallSignature& signature) {
   note_activity();
   const FrameHeader header{FrameKind::call, 0, sequence, signature.what, signature.count};
   take_call(rank_, header);
-  // It goes out with the first message of the operation, or when this rank has nothing better to do.
+  // Sent with the first message of the operation, or when this rank has nothing else to do.
   for (std::uint32_t other = 0; other < peers_.size(); ++other) {
     if (other == rank_) continue;
     peers_[other].socket.queue(header);
@@ -186,7 +193,7 @@ bool Engine::knows_calls(std::uint64_t sequence) {
     });
   };
   if (known()) {
-    flush_dirty();  // for what this rank has told nobody yet others wait, too
+    flush_dirty();  // other ranks also wait for this rank's call, which may still be unsent
     return true;
   }
   note_activity();
@@ -238,7 +245,7 @@ void Engine::send(std::uint32_t rank) {
   });
 }
 
-/// After reading or writing: the epoll set and the descriptor that tells of a death follow the state of the socket.
+/// Adapts the epoll set, and `has_died`, to the state of the socket. Called after reading or writing.
 void Engine::settle(std::uint32_t rank) {
   Peer& peer = peers_[rank];
   if (!peer.socket.is_open()) {
@@ -263,7 +270,7 @@ void Engine::settle(std::uint32_t rank) {
 }
 
 void Engine::flush_dirty() {
-  // Some may be marked anew meanwhile, for the next time.
+  // Peers that are marked again meanwhile are for the next round.
   const std::size_t marked = dirty_.size();
   for (std::size_t i = 0; i < marked; ++i) {
     peers_[dirty_[i]].is_dirty = false;
@@ -288,7 +295,7 @@ void Engine::progress() {
 }
 
 void Engine::handle(std::uint64_t tag) {
-  if (tag == wake_tag || tag == ucx_tag) return;  // for the engine's thread
+  if (tag == wake_tag || tag == ucx_tag) return;  // these only wake the engine's thread
   const auto rank = static_cast<std::uint32_t>(tag);
   Peer& peer = peers_[rank];
   if ((tag & pidfd_bit) != 0) {
@@ -302,7 +309,9 @@ void Engine::handle(std::uint64_t tag) {
 }
 
 void Engine::note_activity() {
-  activity_.fetch_add(1);  // seen before the engine sleeps, or it is seen to be asleep
+  // Sequentially consistent, as is asleep_: either run() sees the new count before it sleeps, or this thread sees that
+  // it is asleep.
+  activity_.fetch_add(1);
   if (asleep_.load() && asleep_.exchange(false)) wake();
 }
 
@@ -321,8 +330,8 @@ void Engine::run() {
   while (!stopping_.load()) {
     bool is_short = false;
     std::uint64_t activity = activity_.load();
-    // What the rank does here need not drive the engine: it may send to one peer again and again, and wait for none.
-    // And once it has failed others hear of that now, not with its farewell.
+    // Activity of the rank alone does not mean that it drives the engine: it may send to one peer again and again
+    // without waiting. And after a failure the others must hear of it now, not with this rank's farewell.
     if (activity == seen || progressed_.load(std::memory_order_relaxed) == progressed || control_.abort.load() != 0) {
       {
         const std::lock_guard lock(mutex_);
@@ -332,7 +341,7 @@ void Engine::run() {
       activity = activity_.load();
     }
     progressed = progressed_.load(std::memory_order_relaxed);
-    // What there was no memory for stays in a socket, which would end a sleep on the sockets at once.
+    // What could not be read for lack of memory stays in a socket, and would end a sleep on the sockets immediately.
     if (std::exchange(seen, activity) != activity || is_short) {
       pollfd wakes{wake_.get(), POLLIN, 0};
       ::poll(&wakes, 1, look_in_ms);
@@ -345,14 +354,14 @@ void Engine::run() {
       ::epoll_wait(epoll_.get(), &event, 1, longest_sleep_ms);
     }
     asleep_.store(false);
-    take_wake();  // before the next nap, which it would end at once
+    take_wake();  // a pending wake would end the next sleep immediately
   }
 }
 
 Engine::~Engine() {
   if (owner_ != ::getpid()) {  // a forked child has a copy of this object, but neither the thread nor the connections
     if (thread_.joinable()) thread_.detach();
-    (void)ucx_.release();  // whose threads and connections are the parent's, too
+    (void)ucx_.release();  // its threads and connections are the parent's, too
     return;
   }
   if (thread_.joinable()) {
@@ -361,7 +370,7 @@ Engine::~Engine() {
     thread_.join();
     say_goodbye();
   }
-  ucx_.reset();  // before the slots
+  ucx_.reset();  // before the slots, which it may still access
 }
 
 }  // namespace strait::tcp

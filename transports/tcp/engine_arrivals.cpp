@@ -6,7 +6,7 @@
 namespace strait::tcp {
 namespace {
 
-/// A peer cannot make this rank allocate without end.
+/// Limits, so that a peer cannot make this rank allocate without end.
 constexpr std::size_t most_links_of_a_peer = 4096;
 constexpr std::size_t most_signals_of_a_peer = 1 << 16;  // as many as there are tags
 
@@ -16,8 +16,9 @@ std::byte* Engine::place_of(Peer& peer, const FrameHeader& frame) {
   if (frame.kind == FrameKind::error) return reinterpret_cast<std::byte*>(peer.error_text.data());
   if (peer.incoming.size() >= most_links_of_a_peer && !peer.incoming.contains(frame.stream)) return nullptr;
   Incoming& link = incoming(frame.stream, static_cast<std::uint32_t>(&peer - peers_.data()));
-  if (link.announced - link.released >= geometry_.depth) return nullptr;  // more than there are slots
-  // By UCX it comes as late as it likes, even when the user's memory is no longer ours.
+  if (link.announced - link.released >= geometry_.depth) return nullptr;  // more messages than slots
+  // A payload by UCX may arrive at any time, even when the caller's memory no longer belongs to the link: it always
+  // goes to a slot.
   const bool is_awaited = frame.kind == FrameKind::slot && link.announced == link.released &&
                           link.place.size() == frame.payload_bytes && link.expected == CallSignature{frame.a, frame.b};
   std::byte* const at = is_awaited && frame.payload_bytes != 0 ? link.place.data() : slot_of(link);
@@ -89,7 +90,7 @@ void Engine::take_call(std::uint32_t rank, const FrameHeader& frame) {
   peers_[rank].posted = frame.stream;
 }
 
-/// It counts unless this rank has one already.
+/// Records a peer's error, unless that peer's error is recorded already.
 void Engine::take_error(std::uint32_t rank, const FrameHeader& frame) {
   Peer& peer = peers_[rank];
   peer.error_text[frame.payload_bytes] = '\0';

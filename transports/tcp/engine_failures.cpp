@@ -1,4 +1,4 @@
-// What an engine does where memory is short, the communicator has failed or a peer is gone.
+// What an engine does if memory runs out, the communicator has failed or a peer is gone.
 #include <linux/tcp.h>  // netinet/tcp.h lacks the newer half of tcp_info
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -13,12 +13,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-/// With what TCP has by then tried to send again, and the time between two looks, this stays under 5 s.
+/// Together with TCP's retransmissions until then and the interval between two checks, this stays below 5 s.
 constexpr auto silence_limit = milliseconds(3500);
 
 }  // namespace
 
-/// Needs no memory itself. The next progress() tells the peers.
+/// Makes the communicator fail, without allocating memory. The next progress() tells the peers.
 void Engine::run_short_of_memory() noexcept {
   is_short_of_memory_ = true;
   std::uint32_t empty = 0;
@@ -40,7 +40,8 @@ void Engine::tell_error() {
   }
 }
 
-/// `unseen`: for how much longer this process did not look than it should.
+/// Ends the connections to peers whose process is gone or whose host is silent. `unseen`: by how much this check is
+/// late, because this process did not run.
 void Engine::examine_peers(Clock::duration unseen) {
   next_death_ = Deadline::never();
   for (std::uint32_t other = 0; other < peers_.size(); ++other) {
@@ -53,19 +54,21 @@ void Engine::examine_peers(Clock::duration unseen) {
   }
 }
 
-/// Whether the peer's host (not its process, which may be stopped) has left unanswered what was sent to it. On this
-/// host the end of a process closes its connections or is seen otherwise; an answer that is late says no more than that
-/// there is more to do than cores. Nor does it count what this process may have missed.
+/// Whether the peer's host (not its process, which may be stopped) has left unanswered for too long what was sent to
+/// it. Does not apply to a peer at this rank's own address: the end of its process closes its connections or is noticed
+/// otherwise, and a late answer means only that the machine is overloaded. Time in which this process did not look
+/// (`unseen`) does not count, because it may have missed answers.
 bool Engine::is_silent(Peer& peer, Clock::duration unseen) const {
   tcp_info info{};
   socklen_t size = sizeof info;
   if (!peer.socket.is_open() || peer.is_near) return false;
   if (::getsockopt(peer.socket.fd(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
   peer.answered_at += unseen;
-  // A stopped process closes its window in the end. What is kept back behind an open one has no way out of this host.
+  // The window of a stopped process closes eventually, and the data that it holds back is no sign of a failure. Data
+  // that is held back although the window is open cannot get out of this host.
   const bool is_kept_back = info.tcpi_notsent_bytes > 0 && info.tcpi_snd_wnd > info.tcpi_snd_mss;
   const bool is_owed = info.tcpi_unacked > 0 || is_kept_back;
-  // An answer without progress is one too: a host whose buffers are full drops what comes, and says so.
+  // An acknowledgement without progress counts, too: a host whose buffers are full drops data, but answers.
   const auto answered_at = Clock::now() - milliseconds(info.tcpi_last_ack_recv);
   peer.answered_at = is_owed ? std::max(peer.answered_at, answered_at) : Clock::now();
   return Clock::now() - peer.answered_at > silence_limit;

@@ -1,4 +1,4 @@
-// What an engine says last, and how long it waits until that has been heard.
+// The last messages of an engine, and how long it waits until they have been received.
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace {
 constexpr std::int64_t goodbye_ms = 2000;
 }  // namespace
 
-/// The peers may still need what this rank has published. Their engines take it in whatever they do, so this takes long
-/// only where a peer is stopped.
+/// Says goodbye. Peers may still need what this rank has published, so this waits until they have received it. Their
+/// engines do so whatever the ranks are doing: it takes long only if a peer is stopped.
 void Engine::say_goodbye() {
   const std::lock_guard lock(mutex_);
   const Deadline deadline = Deadline::after_ms(goodbye_ms);
@@ -26,8 +26,8 @@ void Engine::say_goodbye() {
   });
 }
 
-/// The system closes the connections of a process that ends, and what it has not sent by then may be lost. Who ends it
-/// may have interrupted a thread that holds the lock, and then does without.
+/// Waits, because the system closes the connections of a process that ends, and unsent data may be lost. The caller may
+/// be a signal handler that has interrupted the thread that holds the lock; then nothing is sent.
 void Engine::say_ended(const Deadline& deadline) {
   std::unique_lock lock(mutex_, std::try_to_lock);
   while (!lock && !deadline.expired()) {
@@ -37,7 +37,7 @@ void Engine::say_ended(const Deadline& deadline) {
   if (lock) say_last(FrameKind::ended, deadline);
 }
 
-/// Whether all who are there have heard it in time.
+/// Sends a last frame to all peers. Returns whether all that are connected have received it by the deadline.
 bool Engine::say_last(FrameKind what, const Deadline& deadline) {
   for (Peer& peer : peers_) peer.socket.queue_last({what, 0, 0, 0, 0});
   for (std::uint32_t other = 0; other < peers_.size(); ++other) mark_dirty(other);

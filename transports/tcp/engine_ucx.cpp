@@ -1,5 +1,5 @@
-// What an engine has UCX carry: the payloads of long messages, whose headers go by the connections. So a rank's end, a
-// failure and a farewell are noticed as without it.
+// How an engine uses UCX: it carries the payloads of long messages, whose headers go by the TCP connections. So the
+// death, failure or farewell of a rank is noticed as without UCX.
 #include <algorithm>
 
 #include "transports/tcp/engine.hpp"
@@ -7,7 +7,7 @@
 namespace strait::tcp {
 namespace {
 
-/// Shorter ones are there with their header.
+/// Shorter messages go by TCP, where the payload comes with the header.
 constexpr std::size_t least_bytes_by_ucx = 16 << 10;
 
 }  // namespace
@@ -30,8 +30,8 @@ bool Engine::take_announced(std::uint32_t rank, const FrameHeader& frame) {
   return true;
 }
 
-/// What a rank has lost by it, or may have, ends the connection, unless that rank has left in peace: it may say so, or
-/// why it fails, in what has come by its socket.
+/// Lets UCX make progress. If messages from or to a rank are or may be lost, the connection to it is ended, unless that
+/// rank has left in good order. It may say so, or why it fails, in unread data of its socket, which is read first.
 void Engine::drive_ucx() {
   attempt([this] {
     ucx_->progress();
@@ -48,7 +48,7 @@ void Engine::drive_ucx() {
   });
 }
 
-/// Whether there is nothing to do for it, and its descriptor tells when there is.
+/// Whether UCX has nothing to do, and its descriptor will tell when it has.
 bool Engine::may_sleep() {
   const std::lock_guard lock(mutex_);
   return !ucx_ || ucx_->prepare_sleep();

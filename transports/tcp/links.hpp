@@ -3,8 +3,8 @@
 #include "transport/link.hpp"
 #include "transports/tcp/engine.hpp"
 
-/// The ends of links and signals over an engine: each call takes its lock, and where there is nothing to be had lets it
-/// take in what has arrived.
+/// The ends of links and signals over an engine. Each call takes the engine's lock; if it finds nothing to take, it
+/// first lets the engine read what has arrived.
 namespace strait::tcp {
 
 class TcpSendLink final : public SendLink {
@@ -13,7 +13,7 @@ class TcpSendLink final : public SendLink {
   std::byte* try_reserve() noexcept override;
   std::vector<std::size_t> holders() const override;
   void publish(const CallSignature& signature, std::size_t used_bytes) noexcept override;
-  /// The socket takes most messages at once, so that filling a slot before would be a copy too many.
+  /// The socket takes most messages at once, so filling a slot first would be an unnecessary copy.
   bool sends_from_anywhere() const override { return true; }
   void publish_from(const CallSignature& signature, std::span<const std::byte> bytes) noexcept override;
 

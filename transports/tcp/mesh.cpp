@@ -17,10 +17,11 @@
 namespace strait::tcp {
 namespace {
 
-/// Descriptors that other threads give back may be what a rank lacks for a moment. Its callers wait until it says so.
+/// How long a rank tolerates a lack of descriptors, which other threads may soon release. Ranks that call it wait
+/// meanwhile.
 constexpr std::int64_t shortage_ms = 1000;
 
-/// What ranks tell one another first.
+/// What ranks tell one another before they connect.
 struct Invitation {
   SocketAddress address;
   std::uint64_t pid_namespace = 0;  ///< inode; 0: unknown
@@ -47,14 +48,15 @@ std::uint64_t own_pid_namespace() {
   return ::stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
 }
 
-/// Of each pair the one from which it is the shorter way round calls the other.
+/// Whether rank `from` calls rank `to`. With the ranks on a ring, of each pair the rank calls from which the way up to
+/// the other is shorter; if both ways are equal, the lower rank.
 bool calls(int from, int to, int ranks) {
   const int distance = (to - from + ranks) % ranks;
   return 2 * distance < ranks || (2 * distance == ranks && from < to);
 }
 
-/// An idle connection to a host that vanished ends after 4 s. (What is under way and unacknowledged: Engine, which
-/// tells why no connection within this host does so.)
+/// Sets the options of a connection. An idle connection to a host that has vanished ends after 4 s. (Engine handles
+/// unacknowledged data, and explains why connections within this host need no such limit.)
 void prepare(const Socket& socket) {
   const auto set = [&](int level, int option, int value) {
     ::setsockopt(socket.get(), level, option, &value, sizeof value);
@@ -80,7 +82,8 @@ class MeshBuilder {
     for (int caller = 0; caller < channel_.ranks(); ++caller)
       if (caller != channel_.rank() && calls(caller, channel_.rank(), channel_.ranks())) callers_.push_back(caller);
     {
-      // Both at once: ranks that called first and listened then would wait for one another in a circle.
+      // Accepts and calls concurrently: ranks that first called and then accepted would wait for one another in a
+      // circle.
       std::jthread host([&] {
         accepted_ = or_shortage([&] { return accept_callers(std::move(listener)); });
         if (!accepted_) stop_.store(true);
@@ -90,7 +93,7 @@ class MeshBuilder {
     }
     const Code why = accepted_ ? Code::success : accepted_.error().code;
     if (why == Code::system_error || why == Code::out_of_memory) return tl::unexpected(std::move(accepted_).error());
-    STRAIT_TRY(channel_.check());  // what happened first, if it was not here
+    STRAIT_TRY(channel_.check());  // an earlier failure on another rank is the cause of these
     STRAIT_TRY(std::move(called_));
     STRAIT_TRY(std::move(accepted_));
     STRAIT_TRY(find_processes(table));
@@ -98,7 +101,7 @@ class MeshBuilder {
   }
 
  private:
-  /// Bad news is heard here, too: a rank may have nobody to accept.
+  /// Calls other ranks. Also checks the channel for errors, because this rank may have nobody to accept.
   Status call_others(const std::vector<Bytes>& table) {
     const std::function<bool()> is_over = [this] { return !channel_.check(); };
     const Wait wait{deadline_, &stop_, &is_over};
@@ -119,7 +122,7 @@ class MeshBuilder {
 
   Status accept_callers(Socket listener) {
     Doorman doorman(std::move(listener), channel_.key(), Purpose::data, {});
-    std::vector<Connection> unnamed;  // have the key, but have not yet said which rank they are
+    std::vector<Connection> unnamed;  // have proven the key, but not yet said which rank they are
     Deadline patience = Deadline::after_ms(shortage_ms);
     while (!callers_.empty()) {
       const bool is_short = !doorman.accept_error().empty();
@@ -127,7 +130,7 @@ class MeshBuilder {
       const Status known = channel_.check();
       if (stop_.load() || !known || deadline_.expired() || patience.expired()) {
         const bool was_stopped = stop_.exchange(true);
-        // The callers may have said before that they wait for this rank: this is why.
+        // Callers may already have reported that they wait for this rank: a lack of descriptors here is the reason.
         if (is_short) return cannot_accept(doorman);
         if (was_stopped) return fail(Code::aborted, "another connection failed");
         return known ? callers_missing() : known;
@@ -142,7 +145,8 @@ class MeshBuilder {
     return {};
   }
 
-  /// Whether the connection is settled: taken as a rank's, or to be dropped.
+  /// Handles a connection's link frame. Returns true if the connection is done with: taken as a rank's, or to be
+  /// dropped.
   bool take_caller(Connection& connection) {
     connection.fill();
     auto frame = connection.next();
@@ -171,7 +175,8 @@ class MeshBuilder {
                                    "STRAIT_SOCKET_IFNAME chooses the interface");
   }
 
-  /// A process of this host that ends is noticed even where a child of it keeps its sockets open.
+  /// Opens pidfds of peers on this host, by which the end of a process is noticed even if a child of it keeps its
+  /// sockets open.
   Status find_processes(const std::vector<Bytes>& table) {
     const std::uint64_t own = own_pid_namespace();
     for (const PeerInfo& peer : channel_.peers()) {
@@ -193,7 +198,7 @@ class MeshBuilder {
   Channel& channel_;
   const Deadline& deadline_;
   std::vector<MeshPeer> mesh_;
-  std::vector<int> callers_;  ///< who have not come yet
+  std::vector<int> callers_;  ///< ranks that have not called yet
   std::atomic<bool> stop_{false};
   Status called_;
   Status accepted_;

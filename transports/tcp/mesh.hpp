@@ -7,16 +7,17 @@
 
 namespace strait::tcp {
 
-/// The way to one peer: an authenticated connection, and its process where this host and PID namespace know it.
+/// What connects this rank to one peer: an authenticated connection, and a pidfd if the peer's process is visible in
+/// this host and PID namespace.
 struct MeshPeer {
   Socket socket;
-  Bytes unread;    ///< arrived with the handshake
+  Bytes unread;    ///< bytes that arrived with the handshake
   UniqueFd pidfd;  ///< empty for ranks of this process, of other hosts and of other PID namespaces
 };
 
-/// Connects every rank with every other, by rank; the own entry is empty. Collective. Each rank listens on the
-/// interface that the bootstrap chose, calls half of the others and is called by the other half, so that no rank has
-/// more to do than another, and listens no more once all have come.
+/// Connects every rank with every other. Returns the connections by rank; this rank's own entry is empty. Collective.
+/// Each rank listens on the interface that the bootstrap chose, calls half of the other ranks and is called by the
+/// other half, so that the work is spread evenly. It stops listening once all have connected.
 Result<std::vector<MeshPeer>> open_mesh(Channel& channel, const Deadline& deadline);
 
 }  // namespace strait::tcp

@@ -16,7 +16,7 @@
 namespace strait::tcp {
 namespace {
 
-/// Bounded, so that one peer that sends without pause does not keep the engine from the others.
+/// Bounded, so that a peer that sends without pause does not keep the engine from the others.
 constexpr int most_reads = 8;
 constexpr std::size_t most_parts = 32;
 
@@ -90,9 +90,9 @@ bool PeerSocket::parse() {
     }
     frame_ = *header;
     if (!begin_frame()) return false;
-    used_of_stage_ += header_bytes;  // only now: it may have thrown
+    used_of_stage_ += header_bytes;  // only now, because begin_frame() may throw
   }
-  // Less than a header is left, so the stage never fills up.
+  // Less than a header is left, so the staging buffer never fills up.
   staged_bytes_ -= used_of_stage_;
   std::memmove(staging_.get(), staging_.get() + std::exchange(used_of_stage_, 0), staged_bytes_);
   return static_cast<bool>(socket_);
@@ -151,7 +151,7 @@ void PeerSocket::flush() {
       met_shortage_ = true;
       return;
     } else if (errno != EINTR) {
-      // What the peer sent before it went still counts, and may say why.
+      // What the peer sent before it closed still counts, and may contain the reason.
       const std::string reason = std::generic_category().message(errno);
       read();
       return end(reason);

@@ -17,7 +17,8 @@ std::uint64_t stream_of(const SignalEnd& end) {
   return slots::Key{slots::Key::Kind::signal, end.tag, end.from, {end.to}}.hash();
 }
 
-/// Null where nobody is reached by it. Who lacks it tells the others, who would wait for what it never sends so.
+/// Opens UCX and connects to the ranks that it is to reach; null if there are none. A rank without UCX tells the
+/// others, because they would wait for messages that it never sends in this way.
 Result<std::unique_ptr<ucx::Worker>> open_ucx(Channel& channel, const Deadline& deadline, ByUcx by_ucx) {
   const auto& peers = channel.peers();
   const auto is_near = [&](const PeerInfo& peer) { return peer.same_host(peers.front()); };
@@ -37,7 +38,7 @@ Result<std::unique_ptr<ucx::Worker>> open_ucx(Channel& channel, const Deadline& 
     STRAIT_TRY(in.finish("UCX address"));
     if (!why.empty()) return fail(Code::unsupported, peer.describe() + " cannot do what STRAIT_UCX asks for: " + why);
   }
-  for (const PeerInfo& peer : peers) {  // every rank has a worker
+  for (const PeerInfo& peer : peers) {  // now every rank is known to have a worker
     if (peer.rank == channel.rank() || (by_ucx == ByUcx::far && peer.same_host(channel.self()))) continue;
     if (Status connected =
             (*worker)->connect(static_cast<std::uint32_t>(peer.rank), addresses[static_cast<std::size_t>(peer.rank)]);
@@ -96,7 +97,7 @@ void TcpTransport::abandon() {
 void TcpTransport::post_call(std::uint64_t sequence, const CallSignature& signature, const void* /*input*/,
                              void* /*output*/) {
   const std::lock_guard lock(engine_->mutex());
-  // An abort that a peer sent before this call began must be seen by it, whatever else has come meanwhile.
+  // A call must see an abort that a peer sent before the call began, whatever else has arrived meanwhile.
   engine_->poll_all();
   engine_->post(sequence, signature);
 }

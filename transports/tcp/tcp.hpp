@@ -6,8 +6,9 @@
 #include "transport/transport.hpp"
 #include "transports/tcp/engine.hpp"
 
-/// TCP: ranks on any hosts, in any containers, that can connect to one another. Every rank has one connection with
-/// every other, made at init and authenticated both ways with the communicator's key; nobody listens afterwards.
+/// TCP transport, for ranks on any hosts and in any containers that can connect to one another. Every rank has one
+/// connection with every other one. They are made at init and authenticated both ways with the communicator's key;
+/// afterwards nobody listens.
 namespace strait::tcp {
 
 class TcpTransport final : public Transport {
@@ -35,16 +36,17 @@ class TcpTransport final : public Transport {
  private:
   std::uint32_t rank_;
   std::unique_ptr<Engine> engine_;
-  std::map<std::uint64_t, std::unique_ptr<SendLink>> sends_;  // by stream, as all that follow
+  std::map<std::uint64_t, std::unique_ptr<SendLink>> sends_;  // this and the maps below: by stream
   std::map<std::uint64_t, std::unique_ptr<ReceiveLink>> receives_;
   std::map<std::uint64_t, std::unique_ptr<SignalSender>> signals_;
   std::map<std::uint64_t, std::unique_ptr<SignalWaiter>> waits_;
 };
 
-/// Whom long messages reach by UCX: nobody, ranks of other hosts, everybody. The same on all ranks.
+/// To which ranks UCX carries long messages: to none, to those of other hosts (far), to all. Must be the same on all
+/// ranks.
 enum class ByUcx : std::uint8_t { none, far, all };
 
-/// Collective over the ranks of the channel.
+/// Opens the transport. Collective over the ranks of the channel.
 Result<std::unique_ptr<TcpTransport>> open(Channel& channel, const Geometry& geometry, const Deadline& deadline,
                                            ByUcx by_ucx = ByUcx::none);
 

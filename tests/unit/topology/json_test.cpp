@@ -66,7 +66,7 @@ TEST(TopologyJson, MistakesNameDeviceAndRemedy) {
         HasSubstr("\"copies\" must be a whole number from 1 to 100000"));
   for (const char* count : {"0", "10001", "4294967297"})
     EXPECT_THAT(
-        error_of(host(gpu, R"("links": [{"kind": "nvlink", "from": "gpu0", "to": "gpu1", "gbps": 1, "count": )" +
+        error_of(host(gpu, R"("links": [{"kind": "nvlink", "from": "gpu0", "to": "gpu0", "gbps": 1, "count": )" +
                                std::string(count) + "}]")),
         HasSubstr("\"count\" must be a whole number from 1 to 10000"));
   EXPECT_THAT(error_of(host(R"({"name": "numa1", "kind": "numa"})")), HasSubstr("no socket link"));

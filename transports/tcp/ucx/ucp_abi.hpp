@@ -3,9 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 
-/// The part of UCX's binary interface (libucp.so.0, API 1.x) that is used here: ucp.h need not be installed where
-/// Strait is built, nor the library where it runs. Structures say by a mask which of their fields are given, so that
-/// later versions, which know more, take these. The tests compare them with ucp.h where that is at hand.
+/// The part of UCX's binary interface (libucp.so.0, API 1.x) that is used here. So ucp.h need not be installed where
+/// Strait is built, nor the library where it runs. Each structure begins with a mask of the fields that are given, so
+/// that later versions, which have more fields, accept these. Tests compare the structures with ucp.h if it is
+/// installed.
 namespace strait::ucp_abi {
 
 using Config = struct UcpConfig*;        ///< ucp_config_t*
@@ -14,7 +15,7 @@ using WorkerHandle = struct UcpWorker*;  ///< ucp_worker_h
 using Address = struct UcpAddress*;      ///< ucp_address_t*
 using Endpoint = struct UcpEndpoint*;    ///< ucp_ep_h
 
-/// ucs_status_t, which takes one byte.
+/// ucs_status_t, which is one byte wide.
 enum class Outcome : std::int8_t { ok = 0, in_progress = 1, busy = -15, last_error = -100 };
 
 inline constexpr unsigned api_major = 1, api_minor = 13;
@@ -60,7 +61,8 @@ inline constexpr std::uint32_t request_flags = 0x10, request_memory_type = 0x40;
 inline constexpr std::uint32_t close_by_force = 1;
 inline constexpr std::int32_t memory_type_host = 0;
 
-/// What starts an operation returns: nothing where it is done, a request, or an error in place of one.
+/// Whether the value that a function returned on starting an operation is an error. Such a function returns null if the
+/// operation is done already, a request if it is in progress, or an error encoded as a pointer.
 inline bool is_error(const void* request) {
   return reinterpret_cast<std::uintptr_t>(request) >=
          static_cast<std::uintptr_t>(static_cast<std::intptr_t>(Outcome::last_error));

@@ -34,10 +34,10 @@ struct Api {
   void (*cancel)(WorkerHandle, void* request) = nullptr;
   void (*free)(void* request) = nullptr;
   const char* (*describe)(Outcome) = nullptr;
-  std::string error;  ///< why there is none
+  std::string error;  ///< why UCX cannot be used; "" if it can
 };
 
-/// It stays loaded: it has threads and hooks of its own.
+/// Loads UCX. It stays loaded, because it has threads and hooks of its own.
 Api load() {
   Api api;
   void* const library = ::dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
@@ -81,7 +81,7 @@ tl::unexpected<Error> refusal(const char* what, Outcome outcome) {
                                               ". UCX_LOG_LEVEL=info shows why, `ucx_info -d` what it finds");
 }
 
-/// All that is sent lies in the host's memory: nobody need find out.
+/// All buffers lie in host memory; the parameters say so, which spares UCX finding out.
 RequestParameters request_parameters() {
   RequestParameters parameters{};
   parameters.fields = request_memory_type;
@@ -89,9 +89,10 @@ RequestParameters request_parameters() {
   return parameters;
 }
 
-/// Bounded, so that one peer that sends without pause does not keep the others waiting.
+/// Bounded, so that a peer that sends without pause does not keep the others waiting.
 constexpr int most_turns = 64;
 
+/// Returns the tag of a message: the sender in the upper 24 bits, the message's number in the lower 40.
 std::uint64_t tag_of(std::uint32_t sender, std::uint64_t number) { return std::uint64_t{sender} << 40 | number; }
 
 }  // namespace
@@ -104,7 +105,7 @@ Result<std::unique_ptr<Worker>> Worker::open(std::uint32_t rank, std::uint32_t r
 }
 
 Status Worker::prepare() {
-  const SignalsBlocked inherited;  // by a thread that UCX may start
+  const SignalsBlocked inherited;  // inherited by threads that UCX may start
   Config config = nullptr;
   if (const Outcome read = ucp().read_config(nullptr, nullptr, &config); read != Outcome::ok)
     return refusal("read its environment variables", read);
@@ -151,7 +152,7 @@ Status Worker::connect(std::uint32_t peer, std::span<const std::byte> address) {
   EndpointParameters how{};
   how.fields = endpoint_address | endpoint_error_mode | endpoint_error_handler;
   how.address = address.data();
-  how.error_mode = error_mode_peer;  // else it ends the process when a peer dies
+  how.error_mode = error_mode_peer;  // otherwise UCX ends the process when a peer dies
   how.handle_error = &Worker::handle_error;
   how.argument = &peers_[peer];
   if (const Outcome made = ucp().create_endpoint(worker_, &how, &peers_[peer].endpoint); made != Outcome::ok) {
@@ -224,7 +225,7 @@ bool Worker::is_sending_to(std::uint32_t peer) const {
                      [peer](const InFlight& each) { return each.peer == peer && each.has_arrived == nullptr; });
 }
 
-/// Who cannot be armed is looked at when the sleep ends by itself.
+/// A worker that cannot be armed for another reason is looked at when the sleep ends by its timeout.
 bool Worker::prepare_sleep() { return ucp().arm(worker_) != Outcome::busy; }
 
 }  // namespace strait::ucx
