@@ -57,7 +57,7 @@ MessageRows rows_of(const DeviceCalls& calls, const Call& call) {
 /// What one of several aggregated calls gets.
 struct Share {
   kernels::Slots through;
-  std::size_t bytes = 0;  ///< of each of its messages
+  std::size_t bytes = 0;  ///< size of each of its messages
   bool is_less = false;   ///< it has fewer blocks than the call would take by itself
 };
 

@@ -31,7 +31,7 @@ class CallOrder {
   struct Setup {
     std::unique_ptr<copy_engine::StreamDriver> driver;
     std::unique_ptr<copy_engine::StreamDriver> reader;  ///< a second one of the same device, to read `counts`
-    kernels::LaunchCounts* counts = nullptr;            ///< in this device's memory: zeroed, and for this alone
+    kernels::LaunchCounts* counts = nullptr;            ///< zeroed memory of this device, for this object alone
     kernels::LaunchCounts* seen = nullptr;              ///< pinned host memory, for a copy of `counts`
     bool joins_graphs = true;                           ///< if false, the user orders graph launches and other calls
   };
@@ -103,7 +103,7 @@ class CallOrder {
 
   Setup setup_;
   std::optional<void*> looked_at_;  ///< the stream of now_, between look_at() and begin()
-  copy_engine::StreamState now_;    ///< of the current call's stream
+  copy_engine::StreamState now_;    ///< state of the current call's stream
   Last last_;
   /// Recorded behind the last call, unless that is a counted launch and joined_ is false; and by graphs behind their
   /// last call.

@@ -299,14 +299,14 @@ Status CudaRank::register_memory(std::uint64_t number, void* pointer, std::size_
 
 void CudaRank::forget_memory(std::uint64_t number) {
   DeviceGuard guard(request_.device);
-  const cuda::RelaxedCapture relaxed;  // it unmaps memory
+  const cuda::RelaxedCapture relaxed;  // unmapping must not spoil a capture of another thread
   registrations_.remove(number);
 }
 
 Status CudaRank::deregister_memory(std::uint64_t number) {
   if (!registrations_.has(number)) return {};
   DeviceGuard guard(request_.device);
-  const cuda::RelaxedCapture relaxed;  // it unmaps memory
+  const cuda::RelaxedCapture relaxed;  // unmapping must not spoil a capture of another thread
   if (!has_own_work_ended()) return CallOrder::has_not_ended(request_.device);
   registrations_.remove(number);
   return check_gpu();

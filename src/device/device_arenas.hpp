@@ -64,7 +64,7 @@ class DeviceArenas {
   const kernels::Ring& reducers_ring() const { return reducers_ring_; }
   const HostMemory* reducers_memory() const { return reducers_memory_.data() == nullptr ? nullptr : &reducers_memory_; }
   cpu_reducers::ReducerMemory reducers_layout() const;
-  std::size_t reducers_offset() const;                                  ///< of this rank's part, in bytes
+  std::size_t reducers_offset() const;                                  ///< where this rank's part begins, in bytes
   std::uint32_t reducers_of_each() const { return reducers_of_each_; }  ///< threads of each rank of meeting_ring()
   /// Returns how many ranks are in any meeting_ring().
   std::size_t crossing_ranks() const { return meetings() * meeting_ranks(); }
@@ -127,7 +127,7 @@ class DeviceArenas {
   std::vector<Island> islands_;
   std::vector<RankNodes> nodes_;  ///< by rank; only if staged
   StagingShare staging_share_;    ///< only if staged
-  StagingBudget budget_;          ///< of staging_share_
+  StagingBudget budget_;          ///< division of staging_share_
   cuda::DeviceMemory own_;        ///< all rings' counters, Ring::gave_up and words_, if not in the arena
   static constexpr std::size_t barrier_bytes = 2 * 8 * kernels::max_ranks, words_bytes = 4096;
   static_assert(barrier_bytes + sizeof(kernels::LaunchCounts) <= words_bytes);

@@ -42,7 +42,7 @@ class DeviceRank {
     Hops hops = Hops::chosen;           ///< the number of hops, forced where that is possible
     std::string communicator;           ///< its unique name, the same on all ranks
     std::uint32_t most_reducers = 0;    ///< limit of CPU reducer threads, of all ranks together
-    WireFormat wire = WireFormat::off;  ///< default of the communicator; set up from the start
+    WireFormat wire = WireFormat::off;  ///< default wire format; what it needs is set up from the start
     /// Returns the rates of the GPUs over PCIe, through host memory or between peers; the same on all ranks.
     /// Collective.
     std::function<Result<ExchangeRates>(bool through_host)> exchange_rates;

@@ -29,8 +29,9 @@ class DeviceReducers {
   /// `calls` plans launches over the ring with the threads. If no reducers are wanted, the object carries no calls.
   /// `request` must outlive the object.
   static Result<DeviceReducers> open(const DeviceRank::Request& request, const DeviceArenas& arenas, DeviceCalls calls);
-  /// Returns the size from which CPU threads add up exact all-reduces: as the user says, otherwise by what is known of
-  /// the machine (cpu_reduce_border_bytes(), also for `meeting` and `crossing`). 0: none.
+  /// Returns the size from which CPU threads add up exact all-reduces (those without a wire format): as the user says,
+  /// otherwise by what is known of the machine (cpu_reduce_border_bytes(), which explains `meeting` and `crossing`). 0:
+  /// none.
   static std::size_t least_bytes(const DeviceRank::Request& request, std::size_t meeting, std::size_t crossing,
                                  const ExchangeRates& rates) {
     if (request.ranks == 1) return 0;
@@ -54,7 +55,7 @@ class DeviceReducers {
 
   DeviceCalls calls_;
   std::size_t least_bytes_ = 0;         ///< least size of exact calls; 0: none are carried
-  std::size_t least_wire_bytes_ = 0;    ///< likewise of calls in a wire format, before encoding
+  std::size_t least_wire_bytes_ = 0;    ///< least size of calls in a wire format, before encoding; 0: none
   std::vector<std::uint32_t> members_;  ///< the ranks that meet, by their numbers in the communicator
   std::unique_ptr<cpu_reducers::LaneReducers> threads_;
   bool by_streams_ = false;                              ///< streams give calls to the threads: since the first capture

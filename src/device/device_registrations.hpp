@@ -32,7 +32,7 @@ class DeviceRegistrations {
   /// Where in registered memory a buffer lies, in terms that are the same on all ranks, and the addresses of the same
   /// place in the peers' memory.
   struct Place {
-    std::uint64_t frame;  ///< RegisteredRanges
+    std::uint64_t frame;  ///< see RegisteredRanges
     std::int64_t distance;
     Addresses addresses;
   };

@@ -13,7 +13,7 @@ namespace strait {
 /// How GPU ranks may access one another's memory.
 enum class P2p : std::uint8_t {
   automatic,  ///< as far as the driver grants it and a probe shows it
-  pcie,       ///< likewise, but as over PCIe even if NVLink connects the GPUs
+  pcie,       ///< as `automatic`, but as over PCIe even where NVLink connects the GPUs
   off         ///< not at all
 };
 

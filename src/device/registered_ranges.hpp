@@ -33,10 +33,10 @@ class RegisteredRanges {
   void remove(std::uint64_t number) { all_.erase(number); }
 
   struct Place {
-    std::uint64_t number;   ///< of a registration in which it lies; ranks may find different ones
-    std::size_t offset;     ///< from the beginning of that registration
+    std::uint64_t number;   ///< number of a registration in which it lies; ranks may find different ones
+    std::size_t offset;     ///< distance from the beginning of that registration
     std::uint64_t frame;    ///< the same on all ranks
-    std::int64_t distance;  ///< from the frame's beginning; the same on all ranks
+    std::int64_t distance;  ///< distance from the frame's beginning; the same on all ranks
   };
   /// Returns the place of a buffer in the latest registration that counts and contains it: that one's memory exists
   /// even if memory of earlier ones at this address was freed. `bytes` must not be 0.

@@ -41,7 +41,7 @@ class StagingAccount {
   };
   struct Wish {
     std::string communicator;  ///< its unique name, which all its ranks know
-    std::size_t bound_bytes;   ///< of all communicators together
+    std::size_t bound_bytes;   ///< for all communicators together
     std::uint32_t ranks;
     bool has_reducers, has_windows;
   };

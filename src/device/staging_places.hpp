@@ -16,7 +16,7 @@ namespace strait {
 /// The NUMA nodes next to a rank's GPU and its CPU reducer threads, where they are known.
 struct RankNodes {
   std::optional<std::uint32_t> gpu;
-  std::optional<std::uint32_t> threads;  ///< of the reducer threads; the GPU's if they may run on several nodes
+  std::optional<std::uint32_t> threads;  ///< node of the reducer threads; the GPU's if they may run on several nodes
 
   /// Finds the nodes of a rank. `cores`: the cores to which its reducer threads are bound; empty: they run wherever the
   /// calling thread may. `root`: of sysfs.

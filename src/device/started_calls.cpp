@@ -17,7 +17,7 @@ constexpr std::uint32_t times_seen = 5;
 
 /// What a GPU has started last: a collective, or a group of messages.
 struct Started {
-  std::uint64_t number;  ///< of the collective; for messages of the collective that comes next
+  std::uint64_t number;  ///< number of the collective; for messages that of the next collective
   bool is_messages;
   std::uint64_t mark;
   CallSignature signature;
