@@ -176,6 +176,7 @@ std::optional<kernels::LaunchCounts> CallOrder::read_counts() {
     if (std::chrono::steady_clock::now() > limit) return std::nullopt;
     std::this_thread::sleep_for(look_every);
   }
+  // The stream is idle, so the copy is complete: `seen` must not be read earlier than that was found.
   std::atomic_thread_fence(std::memory_order_acquire);
   return *setup_.seen;
 }

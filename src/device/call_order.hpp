@@ -108,13 +108,13 @@ class CallOrder {
   /// Recorded behind the last call, unless that is a counted launch and joined_ is false; and by graphs behind their
   /// last call.
   Event done_ = nullptr;
-  Event order_ = nullptr;
+  Event order_ = nullptr;         ///< used by order()
   bool joined_ = false;           ///< done_ orders graphs and the calls outside of them
   std::deque<Capture> captures_;  ///< the latest ones; first that of the last captured call
   Stream joining_stream_ = nullptr;
   std::atomic<std::uint32_t> launched_ = 0;  ///< blocks that increment finished(), modulo 2^32 as that word
   std::atomic<bool> has_run_ = false;
-  std::mutex reading_;
+  std::mutex reading_;               ///< one read_counts() at a time
   Stream reading_stream_ = nullptr;  ///< created by the first read_counts()
 };
 
