@@ -11,12 +11,12 @@
 namespace strait {
 namespace {
 
-/// Of an algorithm, in a signature: one more than its place in the catalogue; 0: none.
+/// Returns the number of an algorithm in a signature: one more than its place in the catalogue; 0: none.
 std::uint64_t place_of(const Algorithm* algorithm) {
   return algorithm == nullptr ? 0 : static_cast<std::uint64_t>(algorithm - catalogue().data()) + 1;
 }
 
-/// Bits of CallSignature::what.
+/// A field of bits in CallSignature::what.
 struct Field {
   unsigned shift;
   unsigned bits;
@@ -261,8 +261,8 @@ namespace {
 
 const void* buffer_of(const Call& message) { return message.sends ? message.send : message.receive; }
 
-/// What the rank sends itself to where it is, which changes nothing, as in a scatter in place that is made of messages.
-/// The nth send goes where the nth receive says.
+/// Returns the messages of the rank to itself that have the same buffer at both ends, so that nothing moves, as in an
+/// in-place scatter that is made of messages. The nth send pairs with the nth receive.
 std::set<const Call*> messages_that_stay(std::span<const Call> messages, std::uint32_t rank) {
   std::vector<const Call*> sends, receives;
   for (const Call& message : messages)
@@ -289,7 +289,7 @@ Status check_places(std::span<const Call> messages, std::uint32_t rank) {
     if (bytes != 0 && !stay.contains(&message)) places.push_back({begin, begin + bytes, &message});
   }
   std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) { return a.begin < b.begin; });
-  const Place *last = nullptr, *last_received = nullptr;  // of those that begin earlier: that which ends last
+  const Place *last = nullptr, *last_received = nullptr;  // of the places that begin earlier, the one that ends last
   const auto name = [](const Call& message) {
     return (message.sends ? "the send to rank " : "the receive from rank ") + std::to_string(message.peer);
   };

@@ -30,29 +30,29 @@ struct Call {
   PremulScalar premul_scalar;  ///< this rank's own (ReduceOp::premul_sum)
   bool registered = false;     ///< both buffers lie in memory that all ranks registered
   WireFormat wire = WireFormat::off;
-  float* residual = nullptr;  ///< one float an element of the send buffer, or none (a wire format's error feedback)
-  /// GPU ranks: thread blocks at most, up to most_sms; no_sms: copy engines; 0: as the communicator says.
+  float* residual = nullptr;  ///< one float per element of the send buffer, or null (error feedback)
+  /// GPU ranks: most thread blocks, up to most_sms; no_sms: copy engines; 0: the communicator's setting.
   std::uint32_t max_sms = 0;
-  const Algorithm* algorithm = nullptr;  ///< of the call's options, one of the catalogue; null: chosen
-  /// GPU ranks, of a step of DeviceIslands: kernels carry it, through slots, for only some ranks' outputs are the
-  /// user's.
+  const Algorithm* algorithm = nullptr;  ///< from the call's options, one of the catalogue; null: chosen
+  /// GPU ranks, for a step of DeviceIslands: kernels must carry it through slots, because only some ranks' outputs are
+  /// user memory.
   bool by_slots = false;
-  bool aggregated = false;  ///< GPU ranks: goes along with the call before it in its group (device/aggregates.hpp)
+  bool aggregated = false;  ///< GPU ranks: shares a launch with the call before it (device/aggregates.hpp)
 
   bool sends = false;      ///< send_recv: this is a send
-  std::uint32_t peer = 0;  ///< send_recv
-  /// Of a stripe of a message, or a round of a call: elements of the whole, which is what ranks compare; 0: it is
-  /// whole.
+  std::uint32_t peer = 0;  ///< send_recv: the other rank
+  /// For a stripe of a message, or a round of a call: the elements of the whole, which is what ranks compare. 0: this
+  /// is the whole.
   std::size_t whole_count = 0;
 
   std::vector<std::size_t> send_counts, send_offsets;        ///< all_to_all_v: elements, by rank
-  std::vector<std::size_t> receive_counts, receive_offsets;  ///< likewise
-  // Steps of DeviceIslands have them too: offsets where the blocks that are sent to, or received from, all ranks do not
-  // lie one after the other; and counts, of an all_to_all by rank and else the same on all, where they are not alike:
-  // then `count` is the most.
+  std::vector<std::size_t> receive_counts, receive_offsets;  ///< all_to_all_v: elements, by rank
+  // Steps of DeviceIslands have them, too: offsets, if the blocks that are sent to all ranks, or received from them, do
+  // not lie one after the other; and counts, if blocks differ in length. Counts of an all_to_all are by rank, those of
+  // other collectives the same on all ranks; `count` is then the largest of them.
 };
 
-/// Where a call's buffers lie, in bytes; 0 where this rank has none.
+/// The sizes of a call's buffers, in bytes; 0 if this rank has none.
 struct BufferSizes {
   std::size_t send_bytes = 0;
   std::size_t receive_bytes = 0;
@@ -60,45 +60,47 @@ struct BufferSizes {
 };
 BufferSizes buffer_sizes(const Call& call, std::uint32_t rank, std::uint32_t ranks);
 
-/// Whether this rank made the call in its in-place form.
+/// Returns whether this rank made the call in its in-place form.
 bool is_in_place(const Call& call, std::uint32_t rank);
 
-/// What all ranks must agree on, packed: collective, type, op, registered, wire format, thread blocks, algorithm, root,
-/// aggregated; and the count.
+/// Returns what all ranks must agree on, packed: collective, type, op, registered, wire format, thread blocks,
+/// algorithm, root, aggregated; and the count.
 CallSignature signature(const Call& call);
-/// The signature of one message of a call whose counts differ by peer (send_recv, all_to_all_v).
+/// Returns the signature of one message of a call whose counts differ by peer (send_recv, all_to_all_v).
 CallSignature message_signature(const Call& call, std::size_t count);
-/// The signature of a collective as posted and as put on its slots: with its sequence number modulo 4096. Without it, a
-/// rank that left out a call of which another rank only needs the data (a broadcast) would take the data of that call
-/// for those of its next like one. Sends and receives have no number: between two ranks they pair up in order.
+/// Returns the signature of a collective as it is posted and put on its slots: with its sequence number modulo 4096.
+/// Without the number, a rank that leaves out a call in which others only send to it (a broadcast) would take the data
+/// of that call for those of its next call of the same kind. Sends and receives have no number: between two ranks they
+/// pair up in order.
 CallSignature numbered(CallSignature signature, std::uint64_t sequence);
 std::uint64_t number_of(const CallSignature& signature);
-/// Whether two calls are alike but for the groups that they were made in.
+/// Returns whether two calls differ only in the groups in which they were made.
 bool differ_in_grouping(const CallSignature& a, const CallSignature& b);
-/// The signature of a collective as posted by a GPU rank that has captured others. Those run whenever their graph does
-/// and are not posted, though another rank may make the same calls eagerly and post them: from then on that this rank's
-/// number is another one's too does not say that they are the same call.
+/// Returns the signature of a collective as posted by a GPU rank that has captured others. Captured collectives run
+/// whenever their graph does, and are not posted, whereas another rank may make the same calls eagerly and post them.
+/// From then on, equal numbers on two ranks no longer mean that the calls are the same.
 CallSignature after_capture(CallSignature signature);
 bool is_after_capture(const CallSignature& signature);
-/// Of 32 bits, where a signature has no room.
+/// Returns a hash of 32 bits, for places where a signature has no room.
 std::uint32_t hash_of(const CallSignature& signature);
-/// Of 16, as the flag of a slot has room for.
+/// Returns a hash of 16 bits, for which the flag of a slot has room.
 std::uint16_t short_hash_of(const CallSignature& signature);
 Collective collective_of(const CallSignature& signature);
-/// "all-reduce(count 1024, float32, sum, int8 on the wire)".
+/// Returns text such as "all-reduce(count 1024, float32, sum, int8 on the wire)".
 std::string describe(const CallSignature& signature);
 
-/// Whether anything of the call travels in a wire format: where there is no other rank, nothing does.
+/// Returns whether anything of the call travels in a wire format; nothing does if there is no other rank.
 bool is_encoded(const Call& call, std::uint32_t ranks);
-/// Why a call cannot have a wire format; "" if it can.
+/// Returns why a call cannot have a wire format; "" if it can.
 std::string wire_problem(const Call& call);
 
-/// Everything about the call that can be judged on this rank alone. The error names the argument.
+/// Checks everything about the call that can be judged on this rank alone. The error names the argument.
 Status validate(const Call& call, std::uint32_t rank, std::uint32_t ranks);
-/// Of the messages of a group, those of this rank to itself must pair up: no other rank can complete them.
+/// Checks that those messages of a group that this rank sends to itself pair up: no other rank can complete them.
 Status check_own_messages(std::span<const Call> messages, std::uint32_t rank);
-/// What one of them receives must not lie where another one sends from or receives: they take place side by side. But
-/// what `rank`, whose messages they are, sends to itself may stay where it is.
+/// Checks that no message of a group receives into memory from which another one sends, or into which another one
+/// receives, because they run side by side. `rank`: whose messages they are. What it sends to itself may have the same
+/// place at both ends.
 Status check_places(std::span<const Call> messages, std::uint32_t rank);
 
 }  // namespace strait

@@ -44,7 +44,7 @@ std::optional<Call> QuantizedCall::next() {
   const bool sums_first = call_.collective == Collective::all_reduce && !second_hop_;
   if (sums_first) {
     second_hop_ = true;
-    EncodedRun own = run_at(sent_, rank_);  // whose inputs have all been sent
+    EncodedRun own = run_at(sent_, rank_);  // its memory is free: all inputs have been sent
     sum_own_slice([&](std::size_t first, std::size_t count) {
       own.first_block = first / wire::block_elements;
       encode(own, DataType::float32, sums_.data(), count, nullptr, simd_);

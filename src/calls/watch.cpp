@@ -35,7 +35,7 @@ std::string has_waited(const std::string& who, milliseconds duration, const std:
 
 }  // namespace
 
-/// Collectives of a group may share a launch (aggregates.hpp), and do so with those of the same groups of other ranks.
+/// Collectives of a group may share a launch (aggregates.hpp), which only fits those of the same group on other ranks.
 std::string advice_on_groups(const CallSignature& a, const CallSignature& b) {
   if (!differ_in_grouping(a, b)) return "";
   return ", and in the same groups; STRAIT_AGGREGATE=0 on all ranks serves a program that groups them differently";
@@ -66,7 +66,7 @@ Error Watch::raise(Error error) {
       return error;  // sticky() would need memory
     }
   }
-  // Another thread of this rank is about to write its error, if nothing keeps it from running.
+  // Another thread of this rank was first, and is about to write its error, unless it does not get to run.
   const auto deadline = Clock::now() + slow_wait;
   while (!has_failed()) {
     if (Clock::now() >= deadline) return error;
@@ -77,7 +77,8 @@ Error Watch::raise(Error error) {
 
 bool Watch::begin_step(std::uint64_t operation) {
   own_control().is_in_step.store(1, std::memory_order_relaxed);
-  // Either this sees that a rank has abandoned the operation, or that rank sees this one in a step.
+  // Pairs with the fence in await_steps(): either this rank sees that another one has abandoned the operation, or that
+  // one sees this rank in a step.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const auto has_abandoned = [&](const RankControl* rank) {
     const std::uint64_t abandoned = rank->abandoned.load(std::memory_order_acquire);
@@ -90,9 +91,10 @@ bool Watch::begin_step(std::uint64_t operation) {
 
 void Watch::await_steps(std::uint64_t operation) {
   std::uint64_t none = 0;
-  own_control().abandoned.compare_exchange_strong(none, operation);  // the first: the communicator stays failed
+  // Only the first counts: the communicator stays failed.
+  own_control().abandoned.compare_exchange_strong(none, operation);
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  const auto deadline = Clock::now() + slow_wait;  // a step is a copy or a sum of a slice
+  const auto deadline = Clock::now() + slow_wait;  // ample: a step only copies or sums a slice
   for (std::uint32_t rank = 0; rank < controls_.size(); ++rank) {
     const auto is_in_step = [&] {
       return rank != peers_.rank && controls_[rank]->is_in_step.load(std::memory_order_acquire) != 0;
@@ -135,7 +137,7 @@ Status Watch::examine(Backoff& backoff, const Waiting& waiting) {
   STRAIT_TRY(check_lives(backoff, waiting));
   if (!backoff.compared && waited >= compare_after) {
     if (waiting.sequence != 0) STRAIT_TRY(compare_calls(waiting.sequence, waiting.signature));
-    backoff.compared = waited >= 10 * compare_after;  // a slower rank may post its call a little later
+    backoff.compared = waited >= 10 * compare_after;  // compares until then, as slower ranks may post later
   }
   if (!backoff.warned && waited >= slow_wait) {
     backoff.warned = true;
@@ -162,16 +164,17 @@ void Watch::raise_timeout(const std::string& who, std::int64_t timeout_ms, std::
          who + " has waited longer than its deadline of " + std::to_string(timeout_ms) + " ms for " + name_of(rank)});
 }
 
-/// A collective takes all ranks, though at the moment this one may wait for another, which will never call either:
-/// whose set-up the dead rank has failed, and that is in no collective that would tell it to the rest.
+/// Adds dead ranks that have not posted collective `sequence`. A collective needs all ranks, even if at the moment this
+/// rank waits for another one. That one may never call either: its set-up call has failed because of the dead rank, and
+/// it is in no collective that would tell this to the others.
 void Watch::add_missing(std::uint64_t sequence, std::vector<std::uint32_t>& awaited) const {
   for (std::uint32_t rank = 0; rank < peers_.names.size(); ++rank)
     if (has_died(rank) && !transport_.peer_call(sequence, rank)) awaited.push_back(rank);
 }
 
 Status Watch::check_lives(Backoff& backoff, const Waiting& waiting) {
-  // What a rank published before it went still counts. So it is missing only if it was gone the last time we looked and
-  // the operation, which has been tried since then, still waits for it.
+  // What a rank published before it went still counts. So it is missing only if it was gone at the last check, and the
+  // operation, which has been tried since then, still waits for it.
   std::vector<std::uint32_t> gone;
   std::vector<std::uint32_t> awaited = waiting.awaited_ranks();
   if (!awaited.empty()) note_awaited(awaited.front());
@@ -179,7 +182,7 @@ Status Watch::check_lives(Backoff& backoff, const Waiting& waiting) {
   if (waiting.sequence != 0 && waits_long) add_missing(waiting.sequence, awaited);
   std::copy_if(awaited.begin(), awaited.end(), std::back_inserter(gone),
                [this](std::uint32_t rank) { return has_left(rank) || has_died(rank); });
-  // Who is told of a death leaves, and others may see that first. It is the death that there is to tell.
+  // A rank that hears of a death leaves, and others may see that first. The error must be about the death.
   const bool any_died = std::any_of(gone.begin(), gone.end(), [this](std::uint32_t rank) { return has_died(rank); });
   for (std::uint32_t rank : gone) {
     const bool left = has_left(rank);
@@ -217,8 +220,8 @@ Error Watch::raise_difference(const std::string& own, std::uint32_t rank, const 
   return raise(made_differently(own, rank, other, "collective calls, splits and registrations in the same order"));
 }
 
-/// A rank whose process has ended in good order may have given this one all that it waits for. If not, that is seen by
-/// how long this one goes on waiting.
+/// Returns whether this rank misses a rank whose process has ended. If it has ended in good order, it may have done
+/// everything for which this rank waits. If not, that shows in how long this rank goes on waiting.
 bool Watch::misses(std::uint32_t rank, const std::function<bool()>& is_idle) {
   if (controls_[rank]->ended.load(std::memory_order_acquire) == 0) return true;
   if (is_idle()) {
@@ -240,7 +243,7 @@ Status Watch::examine_peers(const std::function<bool()>& is_idle) {
     const std::uint64_t sequence = each.sequence.load(std::memory_order_acquire);
     if (sequence == 0) continue;
     const auto call = read_call(each, sequence);
-    if (call) STRAIT_TRY(compare_calls(sequence, call->signature));  // else this rank has gone on meanwhile
+    if (call) STRAIT_TRY(compare_calls(sequence, call->signature));  // else it was overwritten meanwhile
   }
   return {};
 }

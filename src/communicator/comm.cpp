@@ -15,7 +15,7 @@
 namespace strait {
 namespace {
 
-/// Programs hold scratch memory; a user that never repeats a size should not collect them.
+/// Most programs that are kept: they hold scratch memory, which a user that never repeats a size should not accumulate.
 constexpr std::size_t max_programs = 1024;
 constexpr int quick_tries = 8;
 
@@ -57,7 +57,7 @@ Status Comm::run_message(const Call& call) {
 
 Status Comm::finish() {
   for (;;) {
-    // Most waits are shorter than what it costs to prepare a longer one.
+    // Most waits are shorter than the time it takes to prepare a longer one.
     for (int tries = 0; tries < quick_tries; ++tries) {
       STRAIT_ASSIGN(const State state, step());
       if (state == State::done) return {};
@@ -66,11 +66,11 @@ Status Comm::finish() {
   }
 }
 
-/// What a GPU rank begins is the stream's from then on: to this thread it is done.
+/// For this thread a call is done once it is enqueued: from then on it belongs to its stream.
 Status Comm::begin_on_device(std::span<const Call> calls) {
   const Call& first = calls.front();
   const std::uint64_t number = sequence_ + 1;
-  // All streams are asked before any call is posted.
+  // All streams are asked before any call is posted, because they may refuse.
   std::bitset<kernels::max_aggregated> captured;
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const bool is_asked = i != 0 && calls[i].stream == calls[i - 1].stream;
@@ -103,11 +103,11 @@ Result<std::size_t> Comm::begin_first_of(std::span<Call> group) {
   return begin_on_device(group.first(together)).map([&] { return together; });
 }
 
-/// CUDA's errors say what CUDA was asked, not for which operation.
+/// CUDA's errors tell what CUDA was asked for, but not for which operation.
 Status Comm::launched(const Call& call, std::uint64_t number, Status result) {
   if (result) return {};
   Error error = std::move(result).error();
-  const bool is_counted = number != 0 && number <= sequence_;  // a captured call is not
+  const bool is_counted = number != 0 && number <= sequence_;  // captured calls are not
   error.message = describe(signature(call)) + (is_counted ? ", collective number " + std::to_string(number) : "") +
                   " on " + watch_->name_of(rank_) + ": " + error.message;
   if (error.code == Code::cuda_error) error.message += " (CUDA may report here what earlier work on this GPU did)";
@@ -130,7 +130,7 @@ Status Comm::prepare(const Call& call) {
   STRAIT_TRY(check_algorithm(call));
   if (!device_ || has_failed()) return {};
   Status prepared = device_->prepare_call(call);
-  // A refusal changes nothing; a rank that has no memory left is news to its peers.
+  // After a refusal nothing has changed. Of any other error, such as a lack of memory, peers must hear.
   if (prepared || prepared.error().code == Code::invalid_usage) return prepared;
   return tl::unexpected(watch_->raise(std::move(prepared).error()));
 }
@@ -144,7 +144,7 @@ Status Comm::begin(const Call& call) {
   return begin_contribution(call.op == ReduceOp::premul_sum ? premultiplied(call) : call);
 }
 
-/// No plan knows of scalars: what this rank contributes lies multiplied in memory of the communicator.
+/// Plans do not know of scalars, so this rank's contribution is first multiplied into memory of the communicator.
 Call Comm::premultiplied(const Call& call) {
   const std::size_t bytes = buffer_sizes(call, rank_, ranks_).send_bytes;
   if (bytes > contribution_bytes_) {
@@ -182,7 +182,7 @@ Status Comm::begin_on_host(const Call& call, const Call& carried) {
   begin_waiting();
   program_ = nullptr;
   transport_->post_call(sequence_, signature_, carried.send, carried.receive);
-  if (watch_->has_failed()) return watch_->sticky();  // news may have come with what the transport took in
+  if (watch_->has_failed()) return watch_->sticky();  // post_call() may have received news of a failure
   const bool empty =
       call.count == 0 && call.collective != Collective::barrier && call.collective != Collective::all_to_all_v;
   hears_all_ = !empty && !has_root(call.collective);
@@ -192,7 +192,7 @@ Status Comm::begin_on_host(const Call& call, const Call& carried) {
     return {};
   }
   auto program = find_program(carried);
-  // The peers are on their way into this operation: a rank that cannot take part must tell them.
+  // Peers are on their way into this operation: a rank that cannot take part must tell them.
   if (!program) return tl::unexpected(watch_->raise(std::move(program).error()));
   program_ = *program;
   program_->start({carried.send, carried.receive, sequence_, signature_});
@@ -200,7 +200,7 @@ Status Comm::begin_on_host(const Call& call, const Call& carried) {
 }
 
 Status Comm::check_messages(std::span<const Call> calls) const {
-  if (calls.empty() || has_failed()) return {};  // what it failed for is told instead
+  if (calls.empty() || has_failed()) return {};  // begin_messages() returns the failure instead
   STRAIT_TRY(check_own_messages(calls, rank_));
   return device_ ? Status() : check_places(calls, rank_);
 }
@@ -288,7 +288,8 @@ Result<Comm::State> Comm::step() {
 }
 
 Result<bool> Comm::compare_with_heard() {
-  // Every rank posted its call before it took part in this one. The signals of a barrier carry no signature.
+  // Every rank posted its call before it took part in this one, so all can be compared. Barriers need that, because
+  // their signals carry no signature.
   const bool is_barrier = collective_of(signature_) == Collective::barrier;
   if ((is_barrier || unheard_) && !transport_->knows_calls(sequence_)) return false;
   if (is_barrier) STRAIT_TRY(watch_->compare_calls(sequence_, signature_));
@@ -325,7 +326,7 @@ Result<HostProgram*> Comm::find_program(const Call& call) {
     STRAIT_ASSIGN(own_program_, make_block_program(call));
     return own_program_.get();
   }
-  const ProgramKey key{message_signature(call, call.count), is_in_place(call, rank_)};  // a round's own count
+  const ProgramKey key{message_signature(call, call.count), is_in_place(call, rank_)};  // by a round's own count
   if (last_program_ != nullptr && key == last_key_) return last_program_;
   auto found = programs_.find(key);
   if (found == programs_.end()) {
@@ -345,7 +346,8 @@ SelectQuery Comm::query_for(const Call& call) const {
           call.algorithm};
 }
 
-/// Writing outputs around the cache pays once the buffers of all ranks no longer fit into it (docs/performance.md).
+/// Returns whether outputs are written around the cache, which pays once the buffers of all ranks no longer fit into it
+/// (docs/performance.md).
 bool Comm::streams(const Call& call) const {
   const BufferSizes sizes = buffer_sizes(call, call.root, ranks_);
   return (sizes.send_bytes + sizes.receive_bytes) * ranks_ > last_level_cache_bytes_;
@@ -364,7 +366,7 @@ Result<std::unique_ptr<HostProgram>> Comm::make_program(const Call& call) {
   options.simd = simd_;
   options.averaged = options_.averaged;
   PlanRequest chosen = selector_.request(query);
-  chosen.in_place = is_in_place(call, rank_);  // this rank's own matter: the choice must not depend on it
+  chosen.in_place = is_in_place(call, rank_);  // may differ between ranks: the choice must not depend on it
   chosen.lanes = choice.lanes;
   return HostProgram::bind(find_algorithm(choice.algorithm)->build(chosen, rank_), options, *transport_);
 }

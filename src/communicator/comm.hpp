@@ -34,36 +34,38 @@ namespace strait {
 
 struct OpenTransport;
 
+/// Settings of a communicator. What is 0 or unset is decided by the environment.
 struct CommOptions {
   std::int64_t init_timeout_ms = 0;  ///< 0: STRAIT_INIT_TIMEOUT_MS
   std::int64_t timeout_ms = 0;       ///< 0: STRAIT_TIMEOUT_MS
   int device = -1;                   ///< CUDA device; -1: a host rank
   DeviceOptions gpu;
-  double exchange_gbps = 0;        ///< GPU ranks by PCIe: what each exchanges while all do; 0: as found
-  bool measures_exchange = true;   ///< GPU ranks without P2P: they measure whether that is much less than known
-  bool shares_gpus = false;        ///< GPU ranks: also with other processes
-  std::optional<WireFormat> wire;  ///< of the calls that can have one; none: STRAIT_WIRE
-  /// Of their larger buffer: smaller ones stay exact. Unset: Comm::wire_bytes().
+  double exchange_gbps = 0;        ///< GPU ranks over PCIe: GB/s of each while all exchange; 0: as found
+  bool measures_exchange = true;   ///< GPU ranks without P2P: whether they measure that rate
+  bool shares_gpus = false;        ///< GPU ranks: processes may share a GPU
+  std::optional<WireFormat> wire;  ///< default of calls that can have one; none: STRAIT_WIRE
+  /// Size of a call's larger buffer from which it has that format; smaller calls stay exact. Unset: Comm::wire_bytes().
   std::optional<std::size_t> wire_bytes;
-  std::uint32_t network_lanes = 0;  ///< GPU ranks of several hosts: of each one's proxy; 0: by the cores
-  // Of communicators that GPU ranks of several hosts have among themselves (HostsRank).
-  std::uint32_t averaged = 0;   ///< contributions that an average divides by; 0: as many as there are ranks
-  std::vector<RankName> names;  ///< of the ranks, by which errors call them; none: as they joined
+  std::uint32_t network_lanes = 0;  ///< GPU ranks of several hosts: lanes of each proxy; 0: network_lanes()
+  // For the internal communicators of GPU ranks of several hosts (HostsRank).
+  std::uint32_t averaged = 0;   ///< contributions by which an average divides; 0: one per rank
+  std::vector<RankName> names;  ///< the ranks' names in errors; empty: as they joined
+  /// Returns whether this is a communicator of host ranks within a HostsRank.
   bool is_part_of_hosts() const { return device < 0 && !names.empty(); }
 };
 
-/// A call that all ranks make together beside collectives.
+/// A set-up call, which all ranks make together, as they do collectives.
 enum class SetUpCall : std::uint32_t { split, registration };
 
-/// One rank of a communicator. Wires together bootstrap, transport, plans, selection and executor.
-/// Operations are begun, then stepped until done, so that a group can drive several communicators from one thread;
-/// run() does both. One operation at a time.
+/// One rank of a communicator. Connects bootstrap, transport, plans, selection and executor. Operations are begun, then
+/// stepped until done, so that a group can drive several communicators from one thread; run() does both. One operation
+/// at a time. One thread at a time, except for functions that may be called from any thread.
 class Comm {
  public:
-  /// Asked about every 50 ms by who waits for other ranks: whether a communicator in the making was aborted, on which
-  /// all its ranks give it up. Null: it cannot be.
+  /// Returns whether the communicator was aborted while it is being made; then all its ranks give it up. Polled about
+  /// every 50 ms by ranks that wait for others. Null: it cannot be aborted.
   using IsCancelled = std::function<bool()>;
-  /// Collective over the ranks that `channel` joined.
+  /// Makes this rank of a communicator. Collective over the ranks that `channel` connects.
   static Result<std::unique_ptr<Comm>> create(std::unique_ptr<Channel> channel, const CommOptions& options,
                                               const IsCancelled& is_cancelled = {});
   ~Comm();
@@ -72,29 +74,33 @@ class Comm {
 
   std::uint32_t rank() const { return rank_; }
   std::uint32_t ranks() const { return ranks_; }
-  /// The communicator's error, also one of which only this rank's GPU knows so far. From any thread.
+  /// Returns the communicator's error, even if only this rank's GPU knows of it so far; success if there is none. From
+  /// any thread.
   Status sticky() const { return has_failed() ? watch_->sticky() : Status(); }
   const CommOptions& options() const { return options_; }
   const FlightRecorder& flight_recorder() const { return *recorder_; }
   bool is_on_device() const { return device_ != nullptr; }
   const std::string& transport_name() const { return transport_name_; }
-  /// Why the transport is not a faster one; "" where there is none.
+  /// Returns why no faster transport is used; "" if there is none.
   const std::string& transport_why() const { return transport_why_; }
 
-  /// GPU ranks: what their calls are cut for.
+  /// GPU ranks: returns the rates for which calls are cut.
   const ExchangeRates& exchange_rates() const { return device_->exchange_rates(); }
 
-  /// The wire format of the calls that can have one and do not say, from wire_bytes() of their larger buffer on.
+  /// Return the wire format of calls that can have one and do not specify it, and the size of their larger buffer from
+  /// which it applies.
   WireFormat wire() const { return *options_.wire; }
   std::size_t wire_bytes() const {
-    constexpr std::size_t least = 16 << 10;  // in less, what shares a block with other values is seldom alike
+    // Values of smaller buffers seldom have like magnitudes, and a block has one scale.
+    constexpr std::size_t least = 16 << 10;
     const std::size_t pays = device_ ? device_->wire_pays_bytes() : 0;
     return options_.wire_bytes.value_or(std::max(least, pays));
   }
 
-  /// Call this for every collective before begin() or run(), and before any call of its group begins.
+  /// Checks and prepares a collective. To be called for each one before begin() or run(), and before any call of its
+  /// group begins.
   Status prepare(const Call& call);
-  /// Runs `work`; running out of memory fails the operation and tells the peers.
+  /// Runs `work`. If memory runs out, the operation fails, and the peers are told.
   template <class F>
   std::invoke_result_t<F> or_out_of_memory(F&& work) {
     try {
@@ -103,10 +109,11 @@ class Comm {
       return tl::unexpected(raise_out_of_memory());
     }
   }
-  /// Tells ranks that wait for this one in a split or registration that it gave up. No further set-up calls are
+  /// Tells ranks that wait for this one in a split or registration that it has given up. No further set-up calls are
   /// possible; collectives still work.
   void give_up_set_up(const Error& error);
   template <class F>
+  /// See give_up_set_up().
   std::invoke_result_t<F> or_tell_out_of_memory(F&& work) {
     try {
       return work();
@@ -115,52 +122,56 @@ class Comm {
       throw;
     }
   }
-  /// Begins, steps and waits until done. Calls are valid (validate()).
+  /// Begins the call, and steps and waits until it is done. Calls must be valid (validate()).
   Status run(const Call& call);
   Status run_message(const Call& call);  ///< a send or a receive on its own
   Status begin(const Call& call);
-  /// Begins the first of a group's collectives, and those after it that go along. How many.
+  /// Begins the first of a group's collectives, and those after it that share its launch. Returns how many.
   Result<std::size_t> begin_first_of(std::span<Call> group);
-  /// Whether sends and receives of one group fit together, as far as this rank alone can tell.
+  /// Checks whether sends and receives of one group fit together, as far as this rank alone can tell.
   Status check_messages(std::span<const Call> calls) const;
-  /// Such ones, all in flight together.
+  /// Begins the sends and receives of one group, all in flight together.
   Status begin_messages(std::span<const Call> calls);
-  /// Host ranks: likewise and until done, of messages that come and go in pieces of at most slot_bytes(), and are
-  /// numbered as they stand there.
+  /// Host ranks: begins messages and waits until they are done. Their data comes and goes in pieces of at most
+  /// slot_bytes(); `pieces` refers to a message by its index in `calls`.
   Status run_messages(std::span<const Call> calls, MessagePieces& pieces);
-  /// Host ranks: what their thread may do while it waits for something else, so that less is left for the next call.
+  /// Host ranks: receives what peers have already sent. To be called by the rank's thread while it waits for something
+  /// else, so that the next call has less to do.
   void take_in() { transport_->take_in(); }
   std::size_t slot_bytes() const { return transport_->slot_bytes(); }
-  /// GPU ranks: what comes next on the stream of `then` waits for what is on that of `first` now.
+  /// GPU ranks: makes later work on the stream of `then` wait for the work that is on that of `first` now.
   Status order_streams(const Call& first, const Call& then);
   using State = HostProgram::State;
   Result<State> step();
-  /// Until this rank's GPU, if any, has done all that has begun; then sticky(). From any thread.
+  /// Waits until this rank's GPU, if any, has finished everything that was begun; then returns sticky(). From any
+  /// thread.
   Status await_device() const;
-  /// Whether the GPU has done all; not, where that cannot be told. From any thread.
+  /// Returns whether the GPU, if any, has finished everything; false if that cannot be determined. From any thread.
   bool is_idle() const { return !device_ || device_->is_idle() == true; }
-  /// Waits a little for others to advance the operation in progress.
+  /// Waits a little for other ranks to advance the operation in progress.
   Status pause();
 
-  /// Joins the ranks of the same color, ordered by (key, rank); nullptr for a negative color. Collective.
+  /// Makes a communicator of the ranks of the same color, ordered by (key, rank); nullptr for a negative color.
+  /// Collective.
   Result<std::unique_ptr<Comm>> split(int color, int key, const CommOptions& options,
                                       const IsCancelled& is_cancelled = {});
-  /// Joins those of its ranks that `remaining` lists, in ascending order. Collective over these alone, and independent
-  /// of how this communicator fares.
+  /// Makes a communicator of the ranks that `remaining` lists, in ascending order. Collective over these alone; works
+  /// even if this communicator has failed.
   Result<std::unique_ptr<Comm>> shrink(const std::vector<std::uint32_t>& remaining, CommOptions options,
                                        const Wait& wait) const;
-  /// From any thread.
+  /// Fails the communicator with Code::aborted on all ranks. From any thread.
   void abort();
-  /// Tells peers that the process ends, and waits for as long as that until they have heard it.
+  /// Tells peers that the process ends in good order, and waits until they have heard it or the deadline has passed.
+  /// Does nothing if the communicator has failed, or its GPU is not idle.
   void end_process(const Deadline& deadline);
-  /// Ends it in this error, unless there is one already. From any thread.
+  /// Makes `error` the communicator's error, unless there is one already. From any thread.
   void fail_in(const Error& error) { watch_->raise(error); }
 
-  /// Collective: memory that peers may read in place, under a handle from next_handle().
+  /// Registers memory that peers may access directly, under a handle from next_handle(). Collective.
   Status register_memory(std::uint64_t handle, void* pointer, std::size_t bytes);
   std::uint64_t next_handle() { return registrations_.next_handle(); }
   Status deregister_memory(std::uint64_t handle);
-  /// GPU ranks: likewise of what no call can have used yet; waits for nothing.
+  /// GPU ranks: ends a registration that no call can have used yet. Does not wait.
   void forget_memory(std::uint64_t handle);
   bool has_registrations() const { return !registrations_.is_empty(); }
   bool is_registered(const void* pointer, std::size_t bytes) const;
@@ -181,38 +192,39 @@ class Comm {
   void make_recorder(const std::vector<RankControl*>& controls, std::uint64_t communicator);
   void make_watch(OpenTransport open, bool oversubscribed);
   struct Devices {
-    std::vector<std::string> bus_ids;  ///< of the ranks' GPUs; host ranks: empty ones
+    std::vector<std::string> bus_ids;  ///< PCI bus IDs of the ranks' GPUs; empty strings for host ranks
     bool are_of_one_host = true;
   };
-  /// Whether the ranks are GPU ranks or host ranks together. Collective.
+  /// Checks that all ranks are GPU ranks or all host ranks, and returns their GPUs. Collective.
   Result<Devices> agree_on_devices(const Deadline& deadline);
   DeviceRank::Request device_request(const std::vector<std::string>& bus_ids);
   Status open_device(const Deadline& deadline, const IsCancelled& is_cancelled);
-  /// GPU ranks of several hosts.
+  /// Opens device_ of GPU ranks of several hosts.
   Status open_hosts(const Deadline& deadline, const IsCancelled& is_cancelled);
-  /// Gives a descriptor to all ranks of the host, and theirs to this one. Collective.
+  /// Passes a file descriptor to all ranks of the host, and returns theirs. Collective.
   Result<std::vector<UniqueFd>> exchange_descriptors(int fd, const Deadline& deadline);
-  /// One, or several that go along with the first.
+  /// Begins one collective, or several that share a launch.
   Status begin_on_device(std::span<const Call> calls);
-  /// Of a GPU rank's call: the capture's number, 0 if it is not captured. What its stream refuses (Code::invalid_usage)
-  /// changes nothing; all else that a GPU reports instead is news to the peers.
+  /// Returns the ID of the capture of a GPU rank's call, 0 if it is not captured. If its stream refuses calls
+  /// (Code::invalid_usage), nothing has changed; any other error is raised for all ranks.
   Result<std::uint64_t> capture_of(const Call& call);
-  /// Of a group's messages: whether all are in one capture, or in none.
+  /// Checks that the streams of a group's messages are all in one capture, or in none.
   Status check_streams(std::span<const Call> messages);
-  /// The result of a launch, with what was launched if it failed. `number`: of a collective, as it would be counted.
+  /// Returns the result of a launch; if it failed, describes the call in the error and raises it. `number`: the one
+  /// that the collective has if it is counted (captured ones are not); 0: messages.
   Status launched(const Call& call, std::uint64_t number, Status result);
-  /// `carried`: what moves the data, `call` itself or one of the exchanges of a quantised call.
+  /// `carried`: the call that moves the data: `call` itself, or one of the exchanges of a quantised call.
   Status begin_on_host(const Call& call, const Call& carried);
   Status begin_messages_on_host(std::span<const Call> calls, MessagePieces* pieces);
   Status begin_quantized(const Call& call);
-  /// The next exchange of the quantised call in progress, if any.
+  /// Begins the next exchange of the quantised call in progress. Returns whether there was one.
   Result<bool> begin_next_exchange();
   Call premultiplied(const Call& call);
-  /// Joins with that unique id, for a split; nullptr where it is null. All ranks of this communicator take part: a rank
-  /// that cannot join is news to all at once.
+  /// Joins a part of a split under that unique ID; returns nullptr if `id` is null. All ranks of this communicator take
+  /// part, so that all learn at once if a rank cannot join.
   Result<std::unique_ptr<Channel>> join_part(const std::array<std::byte, unique_id_bytes>* id, JoinOptions place,
                                              const Deadline& deadline);
-  /// An error if one of them, which has yet to come, will not.
+  /// Returns an error if one of these ranks, which has yet to join, has died or left.
   Status check_will_come(const std::vector<std::uint32_t>& remaining) const;
   Result<std::unique_ptr<Channel>> rejoin_living(const std::vector<std::uint32_t>& remaining, const Wait& wait) const;
   Status register_on_all(std::uint64_t handle, void* pointer, std::size_t bytes);
@@ -221,40 +233,43 @@ class Comm {
     if (device_) device_->hear_of_failures();
     return watch_->has_failed();
   }
-  /// sticky(). Ranks that wait on the channel are told of it, too.
+  /// Returns sticky(), and also tells ranks that wait on the channel of an error.
   Status failure();
-  /// What ends waits on the channel: a failure of the communicator, or that is_cancelled() says so.
+  /// Returns what ends waits on the channel: a failure of the communicator, or is_cancelled().
   std::function<Status()> news_of(const IsCancelled& is_cancelled) const;
-  /// From now on they end so.
+  /// Makes waits on the channel end by news_of() from now on.
   void heed(const IsCancelled& is_cancelled);
   Result<std::unique_ptr<Comm>> make_part(int color, int key, const CommOptions& options,
                                           const IsCancelled& is_cancelled);
-  /// Whether all ranks are well; else the first one's error, as "rank 1 (...) cannot <what>: ...".
+  /// Returns success if `own` is success on all ranks; otherwise this rank's own error, or that of the first rank that
+  /// failed, as "rank 1 (...) cannot <what>: ...". Collective.
   Status agree(const Status& own, const std::string& what, const Deadline& deadline);
-  /// Of a set-up call of all ranks that has failed on this one: the communicator's failure, of which what reached this
-  /// rank first may be a consequence; or that another rank called something else; success: neither.
+  /// Finds the cause of an error with which a set-up call of all ranks has failed on this rank: the communicator's
+  /// failure, of which this error may only be a consequence, or that another rank died or made another call. Returns
+  /// that cause as an error; success if it is none of these.
   Status cause_of(const Error& error, SetUpCall call);
   Status death_behind(const Error& error) const;
-  /// First of all in such a call: whether all ranks make the same one.
+  /// The first step of a set-up call: checks that all ranks make the same one. Collective.
   Status begin_set_up(SetUpCall call, const Deadline& deadline);
 
   void prepare_exit();
   Status finish();
   Error raise_out_of_memory();
-  /// Ends the operation in progress in this error, or the one that was before it, which it returns.
+  /// Ends the operation in progress with `error`, or with the communicator's earlier error. Returns the one that holds.
   Error end_in(Error error);
-  /// Of a communicator that has failed: until no other rank reads or writes what this one's calls were given.
+  /// After a failure: waits until no other rank reads or writes the buffers that this rank's calls were given.
   void abandon();
-  /// The number of the one in progress, equal on all its ranks: messages have that between two collectives.
+  /// Returns the number of the operation in progress, the same on all its ranks. Messages have a number between those
+  /// of two collectives.
   std::uint64_t operation() const { return 2 * sequence_ + (is_collective_ ? 1 : 2); }
   Result<State> progress();
-  /// Whether the other ranks' calls were there to be compared.
+  /// Compares this rank's call with those of the other ranks. Returns false if these are not known yet.
   Result<bool> compare_with_heard();
   Result<HostProgram*> find_program(const Call& call);
   Result<std::unique_ptr<HostProgram>> make_program(const Call& call);
   Result<std::unique_ptr<HostProgram>> make_block_program(const Call& call) const;
   SelectQuery query_for(const Call& call) const;
-  /// Whether the ranks can carry the call out as its options ask.
+  /// Checks that the ranks can carry the call out as its options ask.
   Status check_algorithm(const Call& call) const;
   bool streams(const Call& call) const;
   void begin_waiting();
@@ -274,11 +289,11 @@ class Comm {
   std::uint32_t ranks_ = 1;
   CommOptions options_;
   std::uint32_t cores_ = 0;        ///< of all ranks' hosts together
-  std::uint32_t least_cores_ = 0;  ///< a rank's share of them, on the host where that is smallest
-  double least_network_gbps_ = 0;  ///< likewise of what the network carries; 0: unknown
+  std::uint32_t least_cores_ = 0;  ///< cores per rank, on the host where that is smallest
+  double least_network_gbps_ = 0;  ///< network GB/s per rank, on the host where that is smallest; 0: unknown
   std::size_t last_level_cache_bytes_ = 0;
-  SelectOptions select_options_;  ///< by environment
-  Tuning tuning_;                 ///< until the selector has it
+  SelectOptions select_options_;  ///< from the environment
+  Tuning tuning_;                 ///< until it is moved into selector_
   Selector selector_;
   bool all_in_one_process_ = false;
   Simd simd_ = Simd::portable;
@@ -287,36 +302,36 @@ class Comm {
   std::string transport_why_;
   std::unique_ptr<Watch> watch_;
   std::unique_ptr<FlightRecorder> recorder_;
-  std::unique_ptr<DeviceRank> device_;              ///< GPU ranks
-  std::atomic<DeviceRank*> asked_device_{nullptr};  ///< the same, for other threads
+  std::unique_ptr<DeviceRank> device_;              ///< null on host ranks
+  std::atomic<DeviceRank*> asked_device_{nullptr};  ///< device_, for other threads
 
   std::unordered_map<ProgramKey, std::unique_ptr<HostProgram>, ProgramKeyHash> programs_;
   ProgramKey last_key_{};
   HostProgram* last_program_ = nullptr;
 
   // The operation in progress.
-  std::uint64_t sequence_ = 0;  ///< of collectives; of GPU ranks those that are not captured
-  bool has_captured_ = false;   ///< GPU ranks: a collective
+  std::uint64_t sequence_ = 0;  ///< number of the last collective; captured ones do not count
+  bool has_captured_ = false;   ///< GPU ranks: a collective was captured
   CallSignature signature_;
-  bool hears_all_ = false;  ///< it cannot complete before every rank has taken part
+  bool hears_all_ = false;  ///< the operation cannot complete before every rank has taken part
   struct Unheard {
     std::uint64_t sequence;
     CallSignature signature;
   };
   std::optional<Unheard> unheard_;  ///< the last collective that may have completed without hearing from all ranks
   bool is_collective_ = false;
-  std::unique_ptr<HostProgram> own_program_;  ///< of an operation whose program is not kept
+  std::unique_ptr<HostProgram> own_program_;  ///< the operation's program, if it is not kept
   HostProgram* program_ = nullptr;
   Watch::Backoff backoff_;
   bool has_waited_ = false;
-  std::chrono::steady_clock::time_point began_{};  ///< where operations have a deadline
+  std::chrono::steady_clock::time_point began_{};  ///< start of the operation, if it has a deadline
 
   Registrations registrations_;
-  Deadline device_deadline_ = Deadline::never();  ///< of what device_ asks the other ranks
+  Deadline device_deadline_ = Deadline::never();  ///< deadline of device_'s collective requests
   QuantizedCall quantized_;
-  std::unique_ptr<std::byte[]> contribution_;  ///< this rank's, to a premul_sum
+  std::unique_ptr<std::byte[]> contribution_;  ///< this rank's multiplied contribution to a premul_sum
   std::size_t contribution_bytes_ = 0;
-  /// For the words that tell of it once there is no other left.
+  /// Freed when there is no memory left, so that there is some for the error's text.
   std::unique_ptr<std::byte[]> last_memory_ = std::make_unique<std::byte[]>(16 << 10);
   std::map<std::uint32_t, PremulOp> premul_ops_;
 };

@@ -1,14 +1,15 @@
-// How a communicator ends: its handle is destroyed, the process ends and leaves it, or it is aborted.
+// How a communicator ends: its handle is destroyed, the process ends without that, or it is aborted.
 #include "base/left_at_exit.hpp"
 #include "communicator/comm.hpp"
 
 namespace strait {
 namespace {
 
-/// How long a process that ends waits until its peers have heard that, of all communicators together.
+/// How long a process that ends waits until its peers have heard of that, for all its communicators together.
 constexpr std::int64_t farewell_ms = 500;
 
-/// Of a process that ends without having destroyed them. Peers need not take that for a death.
+/// Tells peers that this process ends without having destroyed these communicators, so that they do not take that for a
+/// death.
 void end_all(const std::vector<Comm*>& comms) {
   const Deadline deadline = Deadline::after_ms(farewell_ms);
   for (Comm* comm : comms) comm->end_process(deadline);

@@ -24,7 +24,8 @@ cpu_set_t usable_cores() {
   return set;
 }
 
-/// What rank 0 has measured of plans of so many ranks over this transport decides for all.
+/// Returns what rank 0 has measured of plans for this number of ranks over this transport, which decides for all.
+/// Collective.
 Result<PlanRatios> agree_on_ratios(Channel& channel, const std::string& transport, const Deadline& deadline) {
   const auto ranks = static_cast<std::uint32_t>(channel.ranks());
   std::string own;
@@ -46,7 +47,7 @@ bool has_measured_plans(std::uint32_t ranks) {
   });
 }
 
-/// `text_of`: a rank's facts -> its setting, in words.
+/// Checks that a setting is the same on all ranks. `text_of` returns it as text, from a rank's facts.
 template <class TextOf>
 Status check_same(const std::vector<Facts>& facts, const std::vector<PeerInfo>& peers, const std::string& setting,
                   TextOf text_of) {
@@ -65,17 +66,18 @@ Status check_same_settings(const std::vector<Facts>& facts, const std::vector<Pe
                     [](const Facts& rank) { return name(rank.wire); });
 }
 
+/// What the ranks of a host have together.
 struct HostShare {
   std::uint32_t ranks = 0;
-  double network_gbps = 0;  ///< the least that one of them knows of; 0: none does
-  cpu_set_t cpus{};         ///< that its ranks have together
+  double network_gbps = 0;  ///< the least that any of its ranks knows; 0: none knows
+  cpu_set_t cpus{};         ///< cores of all its ranks
   std::uint32_t cores() const { return static_cast<std::uint32_t>(std::max(1, CPU_COUNT(&cpus))); }
 };
 
-/// Of two rates, of which 0 is unknown.
+/// Returns the smaller of two rates, of which 0 means unknown.
 double least_known(double a, double b) { return a == 0 || (b != 0 && b < a) ? b : a; }
 
-/// By host id.
+/// Returns the hosts, by host ID.
 std::map<std::string_view, HostShare> hosts_of(const std::vector<PeerInfo>& peers, const std::vector<Facts>& facts) {
   std::map<std::string_view, HostShare> hosts;
   for (const PeerInfo& peer : peers) {
@@ -88,7 +90,7 @@ std::map<std::string_view, HostShare> hosts_of(const std::vector<PeerInfo>& peer
   return hosts;
 }
 
-/// What the network carries to other hosts; 0: unknown, or there are none.
+/// Returns what the network carries to other hosts, for GPU ranks; 0: unknown, or there are none.
 double network_gbps(const Environment& environment, const Channel& channel, bool is_on_device) {
   const auto& peers = channel.peers();
   const auto is_here = [&](const PeerInfo& peer) { return peer.same_host(peers.front()); };
@@ -119,7 +121,7 @@ Result<std::vector<Facts>> exchange_facts(Channel& channel, const Facts& own, co
   return facts;
 }
 
-/// By the smallest cache, and by the cores that all share or, on several hosts, have.
+/// Takes the smallest cache, and the cores that the ranks of a host share, added up over all hosts.
 CommonResources common_resources(const std::vector<PeerInfo>& peers, const std::vector<Facts>& facts) {
   CommonResources all;
   all.rates = facts.front().rates;

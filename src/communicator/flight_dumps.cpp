@@ -36,7 +36,7 @@ Recorders& recorders() {
 
 std::string folder() { return Environment().text("STRAIT_FLIGHT_RECORDER").value_or(""); }  // any text is accepted
 
-// What the signal's handler uses: nothing else is allowed there.
+// What the signal handler uses: nothing else is allowed in it.
 std::atomic<int> wake_up{-1};  ///< the writing end of a pipe
 std::atomic<pid_t> owner{0};   ///< the process whose thread reads it: a forked child has the handler, not the thread
 struct sigaction handler_before;
@@ -44,7 +44,8 @@ struct sigaction handler_before;
 void on_signal(int number, siginfo_t* info, void* context) {
   const int before = errno;
   if (getpid() == owner.load()) {
-    [[maybe_unused]] const auto written = write(wake_up.load(), "", 1);  // a full pipe wakes up as well
+    // If the pipe is full, its reader wakes up as well.
+    [[maybe_unused]] const auto written = write(wake_up.load(), "", 1);
   }
   errno = before;
   if ((handler_before.sa_flags & SA_SIGINFO) != 0 && handler_before.sa_sigaction != nullptr)
@@ -69,12 +70,13 @@ void dump_all_at_each_byte(int pipe_end) {
     if (got <= 0) return;
     try {
       dump_all();
-    } catch (const std::bad_alloc&) {  // without memory there is no dump, and nothing to say so
+    } catch (const std::bad_alloc&) {  // without memory there is neither a dump nor a warning
     }
   }
 }
 
-/// Once in a process; again in a forked child that makes communicators of its own. With the recorders' lock held.
+/// Starts the thread and installs the handler, once per process, and the thread again in a forked child that makes
+/// communicators of its own. The recorders' lock must be held.
 void listen_for_signal() {
   if (owner.load() == getpid()) return;
   const bool inherited = owner.load() != 0;
@@ -91,11 +93,11 @@ void listen_for_signal() {
     log_warn(-1, cannot_start_thread(error, "that dumps flight recorders at SIGUSR1").value().message);
     return;
   }
-  (void)reading.release();  // the thread's, which does not end
+  (void)reading.release();  // belongs to the thread, which does not end
   wake_up = writing.release();
   owner = getpid();
   if (inherited) {
-    recorders().live.clear();  // the parent's, who writes them itself
+    recorders().live.clear();  // the parent's, which dumps them itself
     return;
   }
   struct sigaction action {};

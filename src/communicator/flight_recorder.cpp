@@ -15,10 +15,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A message's entry says in the fields of buffers, which no peer reads, where it goes.
+// An entry of a message tells its peer and direction in the fields of buffers, which no peer reads.
 std::uint64_t direction_of(const Call& message) { return message.sends ? 1 : 0; }
 
-/// The calls of a ring, oldest first.
+/// Returns the calls of a ring, oldest first.
 std::vector<std::pair<std::uint64_t, CallRecord>> calls_in(const std::array<PostedCall, posted_calls>& ring) {
   std::vector<std::pair<std::uint64_t, CallRecord>> calls;
   for (const PostedCall& posted : ring) {
@@ -39,21 +39,21 @@ Json call_json(std::uint64_t sequence, const CallRecord& call, const TickScale::
   return json;
 }
 
-/// What is known of the end of calls on a GPU, beside that a later one has started.
+/// What a GPU tells about the end of its calls. (That a later one has started tells it, too.)
 struct GpuNow {
   std::optional<bool> idle;
   std::optional<DeviceProgress> progress;  ///< asked after what has started was read
 };
 
-/// Of the call that has started last: whether it has finished. `is_uncounted`: it is several launches, between two of
-/// which nothing runs, or may be in a graph, whose launches do not count their ends.
+/// Returns whether the call that has started last has finished; null: unknown. `is_uncounted`: it is several launches,
+/// between which nothing runs, or may be in a graph, whose launches do not count their ends.
 Json has_finished(const GpuNow& now, bool is_uncounted) {
   if (!now.progress) return {};
   if (!now.progress->has_ended) return false;
   return is_uncounted && now.idle != true ? Json() : Json(true);
 }
 
-/// What a GPU has started; `ask`: now.
+/// Adds what a GPU has started. `ask` asks the GPU for its state now.
 void add_started(const RankControl& control, const TickScale::Reading& time, const std::function<GpuNow()>& ask,
                  Json& json) {
   const auto calls = calls_in(control.started);
@@ -126,7 +126,7 @@ std::string FlightRecorder::json(const std::string& reason) const {
     const auto idle = about_.is_idle ? about_.is_idle() : std::nullopt;
     json["gpu"] = {{"device", about_.device}, {"work", !idle ? "unknown" : *idle ? "finished" : "running"}};
   }
-  if (about_.progress) (void)about_.progress();  // puts down what has started
+  if (about_.progress) (void)about_.progress();  // records what has started
   json["seen"] = Json::array();
   for (std::size_t rank = 0; rank < about_.names.size(); ++rank) {
     json["seen"].push_back(rank_json(about_.names[rank], *controls_[rank], time));
@@ -152,7 +152,7 @@ std::string FlightRecorder::file_name() const {
 }
 
 Status FlightRecorder::dump(const std::string& path, const std::string& reason) const {
-  // A file that is there is whole, and two dumps at once leave one of them.
+  // Written under another name, then renamed: a file that exists is whole, and of two dumps at once one remains.
   const std::string unfinished = path + ".part-" + std::to_string(about_.rank);
   const SizeLimitIsNoSignal no_signal;
   errno = 0;

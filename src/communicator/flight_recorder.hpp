@@ -16,48 +16,49 @@
 
 namespace strait {
 
-/// The last calls of a communicator's ranks, as they lie in the control words that the ranks of a host share: what each
-/// posted and what it finished, when. Recording is a few stores into a line that the call writes anyway. Dumped on
+/// The last calls of a communicator's ranks, in the control words that the ranks of a host share: what each rank has
+/// posted and finished, and when. Recording takes a few stores into a cache line that the call writes anyway. Dumped on
 /// request, on failure and by a signal; `strait trace` reads the files.
 class FlightRecorder {
  public:
   struct About {
-    std::uint64_t communicator = 0;  ///< a number that its ranks share
+    std::uint64_t communicator = 0;  ///< its number, the same on all its ranks
     std::uint32_t rank = 0;
     std::vector<RankName> names;  ///< by rank
     std::string host;
     std::int64_t pid = 0;
     std::string transport;
     int device = -1;  ///< -1: a host rank
-    /// GPU ranks: whether all that was posted is finished; nothing where it is not known. Null: host ranks.
+    /// GPU ranks: returns whether everything that was posted is finished; nothing if that is unknown. May be null.
     std::function<std::optional<bool>()> is_idle;
-    /// Likewise, of what the GPU has started, which it puts down.
+    /// GPU ranks: records in the control words what the GPU has started, and returns how far it has got. May be null.
     std::function<std::optional<DeviceProgress>()> progress;
   };
-  /// `controls`: by rank; they outlive the recorder.
+  /// `controls`: by rank; they must outlive the recorder.
   FlightRecorder(std::vector<RankControl*> controls, About about)
       : controls_(std::move(controls)), about_(std::move(about)) {}
 
-  // By the rank's own thread.
+  // To be called by the rank's own thread.
   void set_stream(std::uint64_t sequence, const void* stream) {
     own().calls[sequence % posted_calls].stream.store(reinterpret_cast<std::uintptr_t>(stream),
                                                       std::memory_order_relaxed);
   }
-  /// `at_once`: without a wait, so that it ended when it was posted as far as a reader cares; the clock is not asked.
+  /// Records that a collective has finished. `at_once`: it did not wait, so the time of its post is recorded as its
+  /// end, without reading the clock.
   void finish(std::uint64_t sequence, bool at_once) { finish(own().calls, sequence, at_once); }
-  /// Sends and receives of one group, which finish together.
+  /// Records sends and receives of one group, which finish together.
   void post_messages(std::span<const Call> messages);
   void finish_messages(bool at_once) {
     while (finished_messages_ < messages_) finish(own().messages, ++finished_messages_, at_once);
   }
 
-  /// From any thread. `reason`: why, for its reader.
+  /// Return, or write to a file, the record as JSON. `reason`: why, for its readers. From any thread.
   std::string json(const std::string& reason) const;
   Status dump(const std::string& path, const std::string& reason) const;
-  /// A name for the file of this rank and communicator.
+  /// Returns the name of the file for this rank and communicator.
   std::string file_name() const;
   const About& about() const { return about_; }
-  /// Its number, as people read it.
+  /// Returns the communicator's number as text.
   std::string communicator() const;
 
  private:
@@ -76,13 +77,13 @@ class FlightRecorder {
   std::uint64_t finished_messages_ = 0;
 };
 
-/// What STRAIT_FLIGHT_RECORDER asks for: recorders between these two are dumped into its folder when the process gets
-/// SIGUSR1, and by dump_on_failure. Where it asks for nothing, they do nothing.
+/// Between these two calls a recorder is dumped into the folder that STRAIT_FLIGHT_RECORDER names when the process gets
+/// SIGUSR1. They do nothing if it names none.
 void watch_for_signal(const FlightRecorder& recorder);
 void forget(const FlightRecorder& recorder);
-/// Into the folder that STRAIT_FLIGHT_RECORDER names; an error where it names none, or where it cannot be written to.
+/// Dumps into the folder that STRAIT_FLIGHT_RECORDER names; an error if it names none, or cannot be written to.
 Status dump_to_folder(const FlightRecorder& recorder, const std::string& reason);
-/// Likewise, but does nothing without a folder, and only warns of what fails.
+/// Dumps after `failure`. Does nothing without a folder, and only warns if it cannot dump.
 void dump_on_failure(const FlightRecorder& recorder, const Error& failure);
 
 }  // namespace strait

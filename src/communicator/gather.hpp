@@ -9,7 +9,7 @@
 
 namespace strait {
 
-/// All ranks' values of a plain struct.
+/// Returns all ranks' values of a plain struct, by rank. Collective.
 template <class T>
 Result<std::vector<T>> gather(Channel& channel, const T& own, const Deadline& deadline) {
   STRAIT_ASSIGN(const auto blocks, channel.all_gather(std::as_bytes(std::span(&own, 1)), {deadline, nullptr}));

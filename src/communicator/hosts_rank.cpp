@@ -19,7 +19,7 @@ using cuda::DeviceGuard;
 
 namespace {
 
-/// As long as what goes to all hosts in one round, and all together a piece for each message of a launch.
+/// A slot holds what goes to all hosts in one round, and all slots together hold a piece of each message of a launch.
 constexpr std::uint32_t slot_bytes = 1 << 20;
 constexpr std::size_t counts_offset_bytes = 4096, scratch_offset_bytes = 8192;
 constexpr std::size_t scratch_bytes = std::size_t{4} << 20;
@@ -111,7 +111,7 @@ Status HostsRank::open_proxy() {
 }
 
 Status HostsRank::enqueue(const Call& call) {
-  const DeviceGuard guard(request_.device);  // whose default stream it is, if it is that
+  const DeviceGuard guard(request_.device);  // a null stream means this device's default stream
   STRAIT_TRY(order_->begin(call.stream));
   const Status done = carry_out(call);
   const Status ended = order_->end(call.stream, CallOrder::Tail::other);
@@ -123,7 +123,7 @@ Status HostsRank::enqueue_aggregate(std::span<const Call> calls) {
   return {};
 }
 
-/// What only copies travels as it is, and so do reduce-scatters among hosts that are not alike.
+/// Calls that only copy are not encoded, and neither are reduce-scatters between hosts of different size.
 Status HostsRank::carry_out(const Call& call) {
   const bool is_lengths = call.collective == Collective::all_to_all_v;
   if (call.count == 0 && call.collective != Collective::barrier && !is_lengths) return {};
@@ -170,7 +170,7 @@ Status HostsRank::launch(const NetworkLaunch& what, std::uint32_t max_sms, void*
   const auto launch_now = [&] {
     return launcher_->launch(kernel, &argument, {argument.call.blocks, kernels::max_threads, false}, stream);
   };
-  if (what.first_step != 0) {  // the proxy is at that call already
+  if (what.first_step != 0) {  // the proxy has begun this call already
     STRAIT_TRY(launch_now());
   } else if (order_->is_captured()) {
     STRAIT_TRY(launch_waking(launch_now, stream));
@@ -187,9 +187,9 @@ void HostsRank::wake(void* wake) {
   given.proxy.expect(given.calls);
 }
 
-/// Graphs run when they are launched, of which nobody tells. The proxy is woken beside the first kernel of each, which
-/// then need not wait for that where it is awake, and stays so for the others: to be woken for each takes longer than
-/// short calls do.
+/// Nothing announces that a graph is launched. So its stream wakes the proxy, by a host function beside the graph's
+/// first kernel, which need not wait for that if the proxy is awake. The proxy stays awake for the graph's other calls,
+/// because waking it for each takes longer than short calls do.
 Status HostsRank::launch_waking(const std::function<Status()>& launch, void* stream) {
   const std::uint64_t capture = order_->capture_id();
   if (!wakes_.empty() && wakes_.back().capture == capture) {
@@ -201,14 +201,14 @@ Status HostsRank::launch_waking(const std::function<Status()>& launch, void* str
   Status given = check(cudaLaunchHostFunc(static_cast<cudaStream_t>(beside), &HostsRank::wake, &wakes_.back()),
                        "cannot have a stream wake the proxy");
   if (given) given = launch();
-  const Status joined = waking_->join(stream);  // also when that failed: a capture ends with nothing left open
+  const Status joined = waking_->join(stream);  // even after a failure: a capture must end with all forks joined
   return given ? joined : given;
 }
 
 Status HostsRank::enqueue_messages(std::span<const Call> calls) {
   const DeviceGuard guard(request_.device);
   void* const stream = calls.front().stream;
-  // As in CudaRank: all run on the first call's stream.
+  // As in CudaRank, all messages run on the first call's stream.
   for (const Call& call : calls)
     if (call.stream != stream) STRAIT_TRY(order_->order(call.stream, stream));
   STRAIT_TRY(order_->begin(stream));
@@ -219,7 +219,7 @@ Status HostsRank::enqueue_messages(std::span<const Call> calls) {
   return done ? ended : done;
 }
 
-/// Neither part waits for the other (IslandMessages).
+/// Messages within the host and messages to other hosts do not wait for each other (IslandMessages).
 Status HostsRank::carry_messages(std::span<const Call> calls, void* stream) {
   const Island& own = request_.hosts[place_of(request_.hosts, request_.rank).island];
   SplitMessages split = split_messages(calls, own, request_.rank);
@@ -234,12 +234,13 @@ Status HostsRank::carry_messages(std::span<const Call> calls, void* stream) {
     for (std::size_t i = first; i < end; ++i) STRAIT_TRY(launch(launches[i], calls.front().max_sms, beside));
     return {};
   };
-  // Streams may share a hardware queue, in which a launch that waits for the one before it holds up what comes after.
+  // Streams may share a hardware queue, in which a launch that waits for the one before it holds up what comes after
+  // it. So only the first launch for other hosts comes before the messages within the host.
   Status done = launch_from(0, std::min<std::size_t>(launches.size(), 1));
   if (done && !split.inside.empty()) done = request_.host->begin_messages(split.inside);
   if (done) done = launch_from(1, launches.size());
   if (!has_both) return done;
-  const Status joined = side_->join(stream);  // also when that failed: a capture ends with nothing left open
+  const Status joined = side_->join(stream);  // even after a failure: a capture must end with all forks joined
   return done ? joined : done;
 }
 
@@ -251,7 +252,7 @@ Status HostsRank::prepare_call(const Call& call) {
                                      std::to_string(most_residual_hosts) + " it can. Leave it out");
 }
 
-/// On all hosts or on none.
+/// Registers the memory on all hosts or on none.
 Status HostsRank::register_memory(std::uint64_t number, void* pointer, std::size_t bytes) {
   const Status own = request_.host->register_memory(number, pointer, bytes);
   const Status agreed = request_.agree(own, "register its memory");
@@ -273,7 +274,7 @@ void HostsRank::hear_of_failures() const {
       request_.watch->raise(status.error());
 }
 
-/// Whichever fails, of the communicator and its parts, takes the others with it.
+/// The attendant thread. If this communicator or an internal one fails, it makes all of them fail.
 void HostsRank::look_after(const std::stop_token& stop) {
   cuda::begin_own_thread(request_.device);
   auto& mailbox = *static_cast<kernels::Mailbox*>(mailbox_.data());
@@ -290,11 +291,12 @@ void HostsRank::look_after(const std::stop_token& stop) {
   }
 }
 
-/// The ranks of its host may have nothing to do with it, and others do not see it.
+/// Raises an error if this rank's GPU has failed. Ranks of its host may have nothing to do with it, and ranks of other
+/// hosts do not see it.
 void HostsRank::tell_of_failed_gpu() const {
   const auto asked =
       questions_->ask([order = order_.get()] { return std::optional(order->has_failed()); }, longest_question);
-  if (asked == true) (void)request_.host->await_device();  // which says so
+  if (asked == true) (void)request_.host->await_device();  // raises the error
 }
 
 std::optional<bool> HostsRank::is_idle() const {
@@ -323,7 +325,7 @@ HostsRank::~HostsRank() {
                                               "some seconds. Let all ranks make the same calls"});
   attendant_ = {};
   if (order_ && order_->has_failed()) (void)request_.host->await_device();
-  hear_of_failures();  // else the peers would not
+  hear_of_failures();  // else the peers would not hear of them
   if (request_.watch->has_failed())
     for (Comm* part : parts_) part->fail_in(request_.watch->sticky().error());
   if (proxy_) proxy_->end();

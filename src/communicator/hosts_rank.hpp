@@ -26,9 +26,10 @@
 
 namespace strait {
 
-/// A GPU rank of several hosts. To DeviceIslands each host is an island: what stays within one is a communicator of its
-/// GPUs, and what leaves it goes through pinned host memory and a proxy's communicators of host ranks, in the order of
-/// the user's streams. A failure of any of these, on any rank, is one of all.
+/// A GPU rank of a communicator of several hosts. DeviceIslands splits its calls, with each host as an island. Data
+/// within a host goes through a communicator of the host's GPUs. Data that leaves a host goes through pinned host
+/// memory and communicators of host ranks, which the rank's proxy drives. All of this follows the order of the user's
+/// streams. If any of these communicators fails, on any rank, all fail.
 class HostsRank final : public DeviceRank {
  public:
   explicit HostsRank(HostsRequest request) : request_(std::move(request)) {}
@@ -64,15 +65,15 @@ class HostsRank final : public DeviceRank {
   Status carry_out(const IslandStep& step);
   std::byte* scratch() const;
   Status carry_messages(std::span<const Call> calls, void* stream);
-  /// `max_sms`: as of a Call.
+  /// `max_sms`: see Call.
   Status launch(const NetworkLaunch& what, std::uint32_t max_sms, void* stream);
   Status launch_waking(const std::function<Status()>& launch, void* stream);
-  /// Where a graph comes to the first of its calls on this communicator.
+  /// What a graph passes to wake() when it comes to its first call on this communicator.
   struct Wake {
     Wake(NetworkProxy& woken, std::uint64_t of_capture) : proxy(woken), capture(of_capture) {}
     NetworkProxy& proxy;
     const std::uint64_t capture;
-    std::atomic<std::uint64_t> calls{1};  ///< of the graph, that the proxy hears of
+    std::atomic<std::uint64_t> calls{1};  ///< calls of the graph, which the proxy is to expect
   };
   static void wake(void* wake);
   Comm& comm_of(std::uint32_t lane, kernels::NetworkCall::Among among) const {
@@ -86,21 +87,21 @@ class HostsRank final : public DeviceRank {
 
   std::optional<cuda::Undisturbing> ending_;
   HostsRequest request_;
-  std::vector<Comm*> parts_;  ///< the communicators that came with it: asked at each call
+  std::vector<Comm*> parts_;  ///< all internal communicators: asked for failures at each call
   std::string transport_name_;
   std::optional<cuda::Launcher> launcher_;
   cuda::MappedMemory mailbox_, seen_;
   cuda::MappedMemory network_;  ///< kernels::NetworkWords, and slots
-  cuda::DeviceMemory memory_;   ///< counts, and behind them what DeviceIslands uses
+  cuda::DeviceMemory memory_;   ///< counters, and behind them the scratch of DeviceIslands
   DeviceIslands hosts_;
   NetworkCalls calls_;
   std::unique_ptr<CallOrder> order_;
-  std::unique_ptr<SideStreams> side_;    ///< for what a group of messages has within the host
-  std::unique_ptr<SideStreams> waking_;  ///< in graphs
-  std::deque<Wake> wakes_;               ///< kept for graphs, which may run as long as this lives
+  std::unique_ptr<SideStreams> side_;    ///< for what leaves the host, if a group of messages has both kinds
+  std::unique_ptr<SideStreams> waking_;  ///< for wake(), in graphs
+  std::deque<Wake> wakes_;               ///< kept for graphs, which may run as long as this object lives
   std::unique_ptr<InTime> questions_;
   std::unique_ptr<NetworkProxy> proxy_;
-  std::jthread attendant_;  ///< last: it uses the rest
+  std::jthread attendant_;  ///< last, so that it ends before the members that it uses
 };
 
 }  // namespace strait

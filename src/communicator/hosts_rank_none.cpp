@@ -1,4 +1,4 @@
-// Stands for hosts_rank.cpp in builds without CUDA.
+// Replaces hosts_rank.cpp in builds without CUDA.
 #include "communicator/hosts_request.hpp"
 #include "device/device_links.hpp"
 

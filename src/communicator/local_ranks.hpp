@@ -8,7 +8,7 @@
 
 namespace strait {
 
-/// The ranks of a communicator as the rendezvous of a host wants them.
+/// Returns the ranks of a communicator in the form that the rendezvous of a host takes.
 inline std::vector<shm::LocalRank> local_ranks(const std::vector<PeerInfo>& peers) {
   std::vector<shm::LocalRank> ranks;
   for (const PeerInfo& peer : peers) {

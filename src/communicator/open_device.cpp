@@ -17,7 +17,7 @@
 namespace strait {
 namespace {
 
-/// What a rank tells the others of itself.
+/// What a rank tells the others about itself.
 struct Place {
   std::int32_t device;
   std::uint32_t max_sms;
@@ -26,7 +26,7 @@ struct Place {
 
 std::string describe_sms(std::uint32_t max_sms) { return max_sms == no_sms ? "none" : std::to_string(max_sms); }
 
-/// Whether both can be ranks of one communicator.
+/// Checks that both can be ranks of one communicator.
 Status check_pair(const Place& own, const PeerInfo& self, const Place& other, const PeerInfo& peer, bool shares_gpus) {
   if ((other.device >= 0) != (own.device >= 0))
     return fail(Code::invalid_usage, peer.describe() + (other.device >= 0 ? " is a GPU rank, " : " is a host rank, ") +
@@ -49,7 +49,7 @@ bool do_threads_share_a_gpu(const std::vector<std::string>& bus_ids, const std::
   return false;
 }
 
-/// What has been asked for and will not be: once.
+/// Warns, on rank 0, of settings that have no effect.
 void warn_of_settings(const DeviceRank::Request& request, const std::string& algorithm, const std::string& why_tcp) {
   if (request.rank != 0) return;
   if (!algorithm.empty() && request.hops == Hops::chosen)
@@ -101,7 +101,7 @@ DeviceRank::Request Comm::device_request(const std::vector<std::string>& bus_ids
   request.shares_control = transport_->shares_control();
   request.hops = hops_of(select_options_.algorithm);
   request.communicator = recorder_->communicator();
-  request.most_reducers = cores_ / 2;  // the rest is the program's
+  request.most_reducers = cores_ / 2;  // the other cores are for the program
   request.wire = wire();
   request.agree = [this](const Status& status, const std::string& what) {
     return agree(status, what, device_deadline_);
@@ -128,12 +128,12 @@ Status Comm::open_device(const Deadline& deadline, const IsCancelled& is_cancell
   if (options_.device < 0) return {};
   STRAIT_TRY(check_ranks(*options_.gpu.p2p, ranks_));
   if (!devices.are_of_one_host) return open_hosts(deadline, is_cancelled);
-  device_deadline_ = deadline;  // registrations ask the others later, by deadlines of their own
+  device_deadline_ = deadline;  // later registrations set deadlines of their own
   const DeviceRank::Request request = device_request(devices.bus_ids);
   warn_of_settings(request, select_options_.algorithm, transport_why_);
   STRAIT_ASSIGN(device_, DeviceRank::open(request));
   asked_device_ = device_.get();
-  transport_name_ = device_->transport_name();  // the other one only passes on news of the ranks
+  transport_name_ = device_->transport_name();  // transport_ only carries news between the ranks
   transport_why_ = device_->transport_why();
   if (rank_ == 0 && !transport_why_.empty()) log_info(0, "GPUs trade through host memory: " + transport_why_);
   return {};
@@ -142,7 +142,7 @@ Status Comm::open_device(const Deadline& deadline, const IsCancelled& is_cancell
 Result<std::vector<UniqueFd>> Comm::exchange_descriptors(int fd, const Deadline& deadline) {
   struct Offer {
     shm::Secret secret;
-    int fd;  ///< means something in its own process only
+    int fd;  ///< valid in its own process only
   };
   Offer own{{}, fd};
   randombytes_buf(&own.secret, sizeof own.secret);
@@ -173,7 +173,7 @@ Result<std::vector<UniqueFd>> Comm::exchange_descriptors(int fd, const Deadline&
     if (!descriptors[peer])
       taken = fail_errno("cannot keep a descriptor from " + peers[peer].describe(), errno, descriptor_remedy(errno));
   }
-  // Also since nobody may close its own before all have taken it.
+  // This also keeps ranks from closing their descriptors before all have taken them.
   STRAIT_TRY(agree(taken, "take its peers' descriptors", deadline));
   return descriptors;
 }

@@ -11,7 +11,7 @@
 namespace strait {
 namespace {
 
-/// The ranks of each host, in the order of their first ones.
+/// Returns the ranks of each host, with hosts in the order of their first ranks.
 std::vector<Island> hosts_of(const std::vector<PeerInfo>& peers) {
   std::vector<Island> hosts;
   for (std::uint32_t rank = 0; rank < peers.size(); ++rank) {
@@ -25,7 +25,7 @@ std::vector<Island> hosts_of(const std::vector<PeerInfo>& peers) {
   return hosts;
 }
 
-/// With whom a rank of that place meets across hosts, if with anybody (DeviceIslands).
+/// Returns the ranks with which a rank of that place meets across hosts (DeviceIslands); empty if there are none.
 Island across(const std::vector<Island>& hosts, std::uint32_t place) {
   Island ranks;
   const bool alike = are_alike(hosts);
@@ -39,7 +39,7 @@ Island across(const std::vector<Island>& hosts, std::uint32_t place) {
 NetworkLanes network_lanes(std::uint32_t cores, double gbps, std::size_t ranks_and_hosts) {
   constexpr std::uint32_t most = 8;
   constexpr std::size_t most_sockets = 256;
-  constexpr double gbps_of_lane = 1.25;  // on loopback up to 1.5
+  constexpr double gbps_of_lane = 1.25;  // what a lane carries; on loopback up to 1.5
   const auto by_sockets = static_cast<std::uint32_t>(most_sockets / ranks_and_hosts);
   NetworkLanes lanes;
   lanes.all = lanes.exact = std::clamp(std::min(cores / 2, by_sockets), 1u, most);
@@ -65,17 +65,17 @@ Status Comm::open_hosts(const Deadline& deadline, const IsCancelled& is_cancelle
   const auto [host, place] = place_of(request.hosts, rank_);
   Island everyone(ranks_);
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) everyone[rank] = rank;
-  // Ranks of a part have one color, in the order of its members, and those of no part a negative one.
+  // Ranks of a part have its color, and keys in the order of its members; ranks without a part have a negative color.
   const auto join_part = [&](const Island& members, std::uint32_t color, int device) {
     CommOptions part = options_;
     part.device = device;
     part.init_timeout_ms = std::max<std::int64_t>(deadline.remaining_ms(), 1);
-    part.wire = WireFormat::off;  // calls say
+    part.wire = WireFormat::off;  // each call has its own
     part.averaged = device < 0 ? ranks_ : 0;
     for (const std::uint32_t member : members) part.names.push_back(watch_->name_of(member));
     const auto key = std::find(members.begin(), members.end(), rank_) - members.begin();
     auto made = make_part(members.empty() ? -1 : static_cast<int>(color), static_cast<int>(key), part, is_cancelled);
-    if (made && *made) (*made)->options_.init_timeout_ms = options_.init_timeout_ms;  // of later set-up calls
+    if (made && *made) (*made)->options_.init_timeout_ms = options_.init_timeout_ms;  // for later set-up calls
     return made;
   };
   STRAIT_ASSIGN(request.host, join_part(request.hosts[host], host, options_.device));

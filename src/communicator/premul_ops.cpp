@@ -1,4 +1,4 @@
-// Reductions that users make: sums of what is multiplied first.
+// Reductions that users create: sums of contributions that are multiplied first.
 #include <atomic>
 
 #include "communicator/comm.hpp"
@@ -6,8 +6,8 @@
 namespace strait {
 
 std::uint32_t Comm::add_premul(const PremulOp& op) {
-  // Known by its number beyond the built-in ones, an int; by process, so that what another communicator made is not
-  // taken for one of this.
+  // The user knows the operation by this number, beyond those of the built-in operations, as an int. Numbers are unique
+  // in the process, so that an operation of another communicator is not taken for one of this.
   constexpr std::uint32_t numbers = 1u << 30;
   static std::atomic<std::uint32_t> next{0};
   std::uint32_t id = 0;

@@ -16,7 +16,7 @@ Status Comm::register_on_all(std::uint64_t handle, void* pointer, std::size_t by
   device_deadline_ = deadline;
   STRAIT_TRY(begin_set_up(SetUpCall::registration, deadline));
   const std::uint64_t number = registrations_.next_number();
-  registrations_.add(handle, number, pointer, bytes);  // which may need memory
+  registrations_.add(handle, number, pointer, bytes);  // first, as it may need memory
   Status agreed = register_with_all(number, pointer, bytes, deadline);
   if (!agreed) registrations_.remove(handle);
   return agreed;
@@ -35,7 +35,7 @@ Status Comm::register_with_all(std::uint64_t number, void* pointer, std::size_t 
     if (!heap || !(*heap)->contains(pointer, bytes))
       own = fail(Code::invalid_argument, "memory to be registered must come from straitMemAlloc");
   }
-  // A rank that cannot reach a peer's memory would find out in the middle of an operation.
+  // Checked here, because a rank that cannot access a peer's memory would find out in the middle of an operation.
   const bool reads_peers = transport_->has_peer_memory();
   for (std::uint32_t peer = 0; peer < ranks_ && own && reads_peers; ++peer)
     if (!transport_->sees_memory_of(peer))
@@ -58,12 +58,12 @@ Status Comm::deregister_memory(std::uint64_t handle) {
   if (!number)
     return fail(Code::invalid_argument, "this handle was not given by straitCommRegister, or already given back");
   Status done = device_ ? device_->deregister_memory(*number) : Status();
-  if (done || done.error().code != Code::aborted) registrations_.remove(handle);  // else what uses it may end, later
+  if (done || done.error().code != Code::aborted) registrations_.remove(handle);  // otherwise its users may still end
   return done;
 }
 
 bool Comm::is_registered(const void* pointer, std::size_t bytes) const {
-  return bytes == 0 ||  // a rank that has no such buffer must not stand against those that have
+  return bytes == 0 ||  // a rank without such a buffer must not veto what the others have
          registrations_.contain(pointer, bytes);
 }
 

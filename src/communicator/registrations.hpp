@@ -8,19 +8,20 @@
 
 namespace strait {
 
-/// What a rank has registered with its communicator. The program knows it by a handle, which is this rank's own: its
-/// refusals take some. Ranks know it by the number of the collective that registered it.
+/// The memory that a rank has registered with its communicator. The program refers to it by a handle, which only this
+/// rank knows: handles are also used up by registrations that this rank refuses. Ranks refer to it by the number of the
+/// collective that registered it.
 class Registrations {
  public:
   std::uint64_t next_handle() { return ++handles_; }
-  /// For each collective, as many on all ranks.
+  /// To be called once per collective registration, so that numbers are equal on all ranks.
   std::uint64_t next_number() { return ++numbers_; }
 
   void add(std::uint64_t handle, std::uint64_t number, const void* pointer, std::size_t bytes) {
     by_handle_[handle] = {reinterpret_cast<std::uintptr_t>(pointer), bytes, number};
   }
   void remove(std::uint64_t handle) { by_handle_.erase(handle); }
-  /// Nothing where there is none of that handle.
+  /// Returns nothing if there is no such handle.
   std::optional<std::uint64_t> number_of(std::uint64_t handle) const {
     const auto found = by_handle_.find(handle);
     return found == by_handle_.end() ? std::nullopt : std::optional(found->second.number);

@@ -1,4 +1,4 @@
-// What a communicator takes from the environment where its configuration does not say.
+// The settings that a communicator takes from the environment if its configuration does not specify them.
 #include <sched.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace strait {
 namespace {
 
-/// 0: unset.
+/// Returns 0 if it is unset.
 Result<double> exchange_gbps(const Environment& environment) {
   STRAIT_ASSIGN(const std::string text, environment.text("STRAIT_EXCHANGE_GBPS"));
   double gbps = 0;
@@ -25,7 +25,7 @@ Result<double> exchange_gbps(const Environment& environment) {
   return gbps;
 }
 
-/// "0-3,16"; none: unset.
+/// Parses a list such as "0-3,16"; returns none if it is unset.
 Result<std::vector<std::uint32_t>> reducer_cores(const Environment& environment) {
   STRAIT_ASSIGN(const std::string text, environment.text("STRAIT_CPU_REDUCER_CORES"));
   if (auto cores = cpus_of_list(text, CPU_SETSIZE)) return *std::move(cores);

@@ -1,4 +1,4 @@
-// How a communicator is made, and what its ranks do together beside operations.
+// How a communicator is made, and what its ranks do together besides operations.
 #include <chrono>
 #include <thread>
 
@@ -44,14 +44,14 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
     return comm->open_device(deadline, is_cancelled);
   });
   stages.done("device");
-  // That a peer went away is seen in several places; the channel knows which one it was, and soon.
+  // That a peer is gone shows in several places; the channel knows which peer it is, or will soon.
   const Deadline news = Deadline::after_ms(100);
   while (!opened && opened.error().code == Code::remote_error && comm->channel_->check() && !news.expired())
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  // What this rank lacks itself is why others may have failed before it says so.
+  // What this rank itself lacks (system_error) may be why others have failed, even before it has told them.
   const bool is_own = !opened && opened.error().code == Code::system_error;
   if (auto known = comm->channel_->error(); !opened && !known && !is_own) opened = known;
-  // A rank that fails on its way tells the others, who look for such news while they wait for it.
+  // A rank that fails tells the others, who check for such news while they wait for it.
   if (!opened) {
     const std::string who = comm->channel_->self().describe();
     comm->channel_->announce({Code::remote_error, who + " could not join: " + opened.error().message});
@@ -60,9 +60,10 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
   STRAIT_TRY(comm->channel_->barrier({deadline, nullptr}));
   stages.done("the others");
   log_trace(static_cast<int>(comm->rank_), "set-up of the communicator: " + stages.text());
-  if (!options.is_part_of_hosts()) watch_for_signal(*comm->recorder_);  // else the whole's recorder tells
+  // Not of the host ranks within a HostsRank: the outer communicator's recorder is dumped.
+  if (!options.is_part_of_hosts()) watch_for_signal(*comm->recorder_);
   if (comm->device_ != nullptr) comm->prepare_exit();
-  comm->heed({});  // an abort is a failure from now on
+  comm->heed({});  // from now on an abort is a failure of the communicator
   return comm;
 }
 
@@ -151,10 +152,10 @@ std::function<Status()> Comm::news_of(const IsCancelled& is_cancelled) const {
 void Comm::heed(const IsCancelled& is_cancelled) { channel_->heed(news_of(is_cancelled)); }
 
 Status Comm::failure() {
-  // Of a peer that has left, the channel may be heard before what it left for.
+  // If a peer has left because of a failure, the channel may tell of its leaving before the failure is known here.
   if (transport_) transport_->take_in();
   Status sticky = this->sticky();
-  if (!sticky) channel_->announce(sticky.error());  // also where the data's way to a rank is cut
+  if (!sticky) channel_->announce(sticky.error());  // reaches also ranks whose data connection is cut
   return sticky;
 }
 
@@ -170,8 +171,9 @@ Status Comm::agree(const Status& own, const std::string& what, const Deadline& d
   return {};
 }
 
-/// What a connection's end says may come of the death of a rank that it does not lead to. Connections of a process
-/// close a moment before it is seen to have ended.
+/// Returns an error that names the rank whose death is behind `error`, if any: a connection may also end because a rank
+/// died that is not at its other end. Looks for a while, because connections of a process close a moment before it is
+/// known to have ended.
 Status Comm::death_behind(const Error& error) const {
   constexpr int looks = 100;
   for (int look = 0; look < looks; ++look) {

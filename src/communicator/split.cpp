@@ -23,7 +23,7 @@ Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions&
                                           const IsCancelled& is_cancelled) {
   return or_tell_out_of_memory([&]() -> Result<std::unique_ptr<Comm>> {
     STRAIT_TRY(failure());
-    // Whatever ends this, also want of memory: what the news of now refers to is the caller's.
+    // However this ends, even for lack of memory: the check that is set here refers to the caller's `is_cancelled`.
     const AtScopeEnd as_before([this, own = news_of({})]() mutable { channel_->heed(std::move(own)); });
     heed(is_cancelled);
     auto part = make_part(color, key, options, is_cancelled);
@@ -48,7 +48,7 @@ Status Comm::check_will_come(const std::vector<std::uint32_t>& remaining) const 
   return {};
 }
 
-/// Ranks that have not come yet have no connection that would tell of their death: the old communicator does.
+/// Ranks that have not joined yet have no connection that would show their death, but this communicator knows of it.
 Result<std::unique_ptr<Channel>> Comm::rejoin_living(const std::vector<std::uint32_t>& remaining,
                                                      const Wait& wait) const {
   std::atomic<bool> gives_up{false};
@@ -84,7 +84,8 @@ Result<std::unique_ptr<Comm>> Comm::make_part(int color, int key, const CommOpti
   std::stable_sort(members.begin(), members.end(),
                    [&](std::uint32_t a, std::uint32_t b) { return wishes[a].key < wishes[b].key; });
 
-  // The first of each color opens the door for its members. All ranks take part in the exchange, also those without.
+  // The first rank of each color creates the unique ID for its members. All ranks take part in the exchange, even those
+  // without a color.
   std::array<std::byte, unique_id_bytes> own_id{};
   Status opened;
   if (color >= 0 && members.front() == rank_) {
@@ -105,7 +106,8 @@ Result<std::unique_ptr<Comm>> Comm::make_part(int color, int key, const CommOpti
   if (!channel) return std::unique_ptr<Comm>();
   CommOptions part = options;
   part.gpu.p2p = part_of(*options_.gpu.p2p, members);
-  // The part outlives other failures of the whole, of which ranks that have theirs already may be the reason.
+  // Only an abort of the whole cancels the part. Other failures of the whole may come from ranks whose part is complete
+  // already, and that have gone on.
   return create(std::move(channel), part, [this, &is_cancelled] {
     const Status whole = watch_->sticky();
     return (is_cancelled && is_cancelled()) || (!whole && whole.error().code == Code::aborted);
@@ -124,14 +126,15 @@ Result<std::unique_ptr<Channel>> Comm::join_part(const std::array<std::byte, uni
   };
   std::future<Joined> joining;
   std::optional<Joined> joined;
-  // Whatever ends this: the future's end waits for the thread.
+  // However this ends: the destructor of the future waits for the thread.
   const AtScopeEnd gives_up([&give_up] { give_up.store(true, std::memory_order_release); });
   try {
     joining = std::async(std::launch::async, join_now);
   } catch (const std::system_error& error) {
     joined = cannot_start_thread(error);
   }
-  // In rounds, so that all leave at the same one: as soon as all have joined, or any cannot.
+  // Ranks compare their states in rounds, so that all leave in the same round: as soon as all have joined, or any
+  // cannot.
   for (bool all_joined = false; !all_joined;) {
     if (!joined && joining.wait_for(news_every) == std::future_status::ready) joined = joining.get();
     const Status own = joined && !*joined ? Status(tl::unexpected(joined->error())) : Status();

@@ -1,4 +1,4 @@
-// What a communicator asks of the streams that GPU ranks' calls are given.
+// What a communicator asks of the streams to which calls of GPU ranks are given.
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -13,8 +13,8 @@ Result<std::uint64_t> Comm::capture_of(const Call& call) {
   return tl::unexpected(launched(call, 0, tl::unexpected(std::move(capture).error())).error());
 }
 
-/// Messages of a group are one operation, on the first one's stream: in its graph or, if it is not captured, now. All
-/// streams are asked before a peer hears of any message.
+/// The messages of a group are one operation on the stream of the first: in its graph or, if it is not captured, now.
+/// All streams are asked before a peer hears of any message.
 Status Comm::check_streams(std::span<const Call> messages) {
   std::optional<std::uint64_t> all;
   for (std::size_t i = 0; i < messages.size(); ++i) {
@@ -32,7 +32,7 @@ Status Comm::check_streams(std::span<const Call> messages) {
 
 Status Comm::order_streams(const Call& first, const Call& then) {
   Status ordered = device_->order_streams(first.stream, then.stream);
-  // A stream that is refused changes nothing.
+  // After a refusal nothing has changed.
   if (ordered || ordered.error().code == Code::invalid_usage) return ordered;
   Error error = std::move(ordered).error();
   error.message = "the streams of a group's calls, such as " + describe(signature(then)) + ", on " +

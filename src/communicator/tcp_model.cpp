@@ -13,7 +13,7 @@ void put_tcp_between(ClockModel& model, const std::vector<PeerInfo>& peers) {
   ClockPath between{.latency_us = 20, .gbps = network_gbps, .resources = {}};
   model.step_us += step_us;
   model.end_us += further_end_us;
-  std::map<std::string_view, std::uint16_t> interfaces;  // of each host, out; in comes behind it
+  std::map<std::string_view, std::uint16_t> interfaces;  // of each host: its outgoing one; its incoming one is the next
   for (const PeerInfo& peer : peers) {
     const auto next = static_cast<std::uint16_t>(model.resources.size());
     if (!interfaces.emplace(peer.host_id, next).second) continue;

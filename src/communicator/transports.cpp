@@ -16,7 +16,7 @@ namespace {
 std::uint32_t rank_of(const TransportRequest& request) { return static_cast<std::uint32_t>(request.channel.rank()); }
 std::uint32_t ranks_of(const TransportRequest& request) { return static_cast<std::uint32_t>(request.channel.ranks()); }
 
-/// A rank's status as it tells the others: "" or its code and message.
+/// Encodes a rank's status for the others: "", or its code and message.
 std::string told(const Status& status) {
   return status ? "" : std::to_string(static_cast<int>(status.error().code)) + " " + status.error().message;
 }
@@ -100,7 +100,7 @@ struct Entry {
 constexpr Entry transports[] = {
     {"loopback", open_loopback}, {"shm", open_shm}, {"shm_file", open_shm_file}, {"tcp", open_tcp}};
 
-/// Those that these ranks can be expected to use, fastest first.
+/// Returns the transports that these ranks can be expected to use, fastest first.
 std::vector<Entry> candidates(const TransportRequest& request) {
   const auto& peers = request.channel.peers();
   const auto all = [&](auto same) {
@@ -118,7 +118,7 @@ std::vector<Entry> candidates(const TransportRequest& request) {
 }  // namespace
 
 shm::Agree agreement(Channel& channel, const Deadline& deadline) {
-  const auto verdict = std::make_shared<Status>();  // which copies share
+  const auto verdict = std::make_shared<Status>();  // shared by copies of the function
   return [&channel, deadline, verdict](const Status& own) {
     if (!*verdict) return *verdict;
     const std::string text = told(own);
@@ -127,7 +127,7 @@ shm::Agree agreement(Channel& channel, const Deadline& deadline) {
     for (std::size_t rank = 0; all && rank < all->size(); ++rank) {
       const Bytes& bytes = (*all)[rank];
       Status of_rank = heard({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, channel.peers()[rank]);
-      // That another rank has failed is no reason: the other one gives it.
+      // That another rank has failed (remote_error) is not the reason; the error of that rank itself is.
       const bool is_second_hand = !*verdict && verdict->error().code == Code::remote_error;
       if (!of_rank && (*verdict || is_second_hand)) *verdict = std::move(of_rank);
     }
@@ -140,7 +140,8 @@ Result<OpenTransport> open_transport(const TransportRequest& request) {
   Code code = Code::unsupported;
   for (const Entry& entry : candidates(request)) {
     auto open = entry.open(request);
-    // No matter of this transport: a rank has died or given up. Perhaps for want of what this one could not get.
+    // This is not about the transport: a rank has died or given up, perhaps because it lacked what this one could not
+    // get either (system_error).
     if (Status known = request.channel.error(); !known)
       return tl::unexpected(!open && open.error().code == Code::system_error ? open.error() : known.error());
     if (open) {

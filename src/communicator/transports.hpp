@@ -11,17 +11,18 @@
 #include "transport/transport.hpp"
 #include "transports/shm/rendezvous.hpp"
 
-/// The list of transports, and which of them joins the ranks of a communicator.
+/// The list of transports, and the choice of the one that connects the ranks of a communicator.
 namespace strait {
 
 struct OpenTransport {
   std::unique_ptr<Transport> transport;
-  Control* control = nullptr;          ///< lives as long as the transport, as do the following
+  Control* control = nullptr;          ///< lives as long as the transport, as all that follows
   std::vector<RankControl*> controls;  ///< by rank
-  /// Whether a rank is seen to have died; null where all are threads of this process. From any thread.
+  /// Returns whether a rank is known to have died. Null if all ranks are threads of this process. From any thread.
   std::function<bool(std::uint32_t rank)> has_died;
-  std::function<std::string(std::uint32_t rank)> cause_of_death;  ///< what is known of one that has: "whose ..."
-  std::string why;  ///< "": the first choice; else what was wrong with each that would have been faster
+  /// Returns what is known of the death of a rank, as "whose ...".
+  std::function<std::string(std::uint32_t rank)> cause_of_death;
+  std::string why;  ///< why no faster transport is used; "": this is the fastest
 };
 
 struct TransportRequest {
@@ -32,10 +33,11 @@ struct TransportRequest {
   Deadline deadline;
 };
 
-/// For the parts of a set-up in which ranks may fail one by one.
+/// Returns the collective check (shm::Agree) for parts of a set-up in which ranks may fail one by one.
 shm::Agree agreement(Channel& channel, const Deadline& deadline);
 
-/// The fastest transport that joins all ranks, or the wanted one. Collective: all ranks get the same one, or an error.
+/// Opens the fastest transport that connects all ranks, or the wanted one. Collective: all ranks get the same one, or
+/// an error.
 Result<OpenTransport> open_transport(const TransportRequest& request);
 
 }  // namespace strait

@@ -15,7 +15,7 @@ namespace {
 using kernels::Aggregate;
 using kernels::AggregatedCall;
 
-/// Bytes in memory; what is empty overlaps nothing.
+/// A range of memory; an empty one overlaps nothing.
 struct Extent {
   std::uintptr_t begin, end;
   bool overlaps(const Extent& other) const { return begin < other.end && other.begin < end; }
@@ -25,13 +25,14 @@ Extent extent_of(const void* pointer, std::size_t bytes) {
   return bytes != 0 ? Extent{begin, begin + bytes} : Extent{~std::uintptr_t{0}, 0};
 }
 
-/// What a call reads besides what it sends: a premul_sum's factor, where that is memory.
+/// Returns what a call reads besides its send buffer: the factor of a premul_sum, if that lies in memory.
 Extent factor_of(const Call& call) {
   const bool is_memory = call.op == ReduceOp::premul_sum && call.premul_scalar.is_address;
   return extent_of(call.premul_scalar.element(), is_memory ? size_bytes(call.type) : 0);
 }
 
-/// Whether the order of the calls does not matter to this rank.
+/// Returns whether the calls may run in any order, as far as this rank is concerned: they are on one stream, and none
+/// writes what another reads or writes.
 bool are_independent(const kernels::Ring& ring, std::span<const Call> calls) {
   std::array<Extent, kernels::max_aggregated> sent, received, factors;
   for (std::size_t i = 0; i < calls.size(); ++i) {
@@ -53,18 +54,19 @@ MessageRows rows_of(const DeviceCalls& calls, const Call& call) {
   return calls.takes_two_hops(call) ? calls.rows_of_sums(call) : calls.rows_of(call);
 }
 
+/// What one of several aggregated calls gets.
 struct Share {
   kernels::Slots through;
-  std::size_t bytes = 0;  ///< of its messages
-  bool is_less = false;   ///< than the call would take by itself
+  std::size_t bytes = 0;  ///< size of each of its messages
+  bool is_less = false;   ///< it has fewer blocks than the call would take by itself
 };
 
 std::uint32_t blocks_of(const Share& share) {
   return kernels::shape_of(share.through, kernels::cut(share.through, share.bytes).lanes).blocks;
 }
 
-/// What each call goes through: as many blocks as it would take by itself, or, where all together would take too many,
-/// a share by its bytes. A block keeps its lanes.
+/// Returns through which slots each call goes: with as many blocks as it would take by itself, or, if all together
+/// would take too many, with a share in proportion to its bytes. Blocks keep their number of lanes.
 std::vector<Share> shares_of(const DeviceCalls& calls, std::span<const Call> group) {
   std::vector<Share> shares;
   std::size_t all_bytes = 0;
@@ -80,7 +82,7 @@ std::vector<Share> shares_of(const DeviceCalls& calls, std::span<const Call> gro
   }
   const std::uint32_t blocks = shares.front().through.blocks;
   if (std::accumulate(wanted.begin(), wanted.end(), 0u) <= blocks) return shares;
-  const std::size_t spare = blocks - shares.size();  // a block each, and the rest by bytes
+  const std::size_t spare = blocks - shares.size();  // after one block for each; divided in proportion to bytes
   for (std::size_t i = 0; i < shares.size(); ++i) {
     const auto share = static_cast<std::uint32_t>(1 + shares[i].bytes * spare / all_bytes);
     kernels::Slots& through = shares[i].through;
@@ -92,8 +94,8 @@ std::vector<Share> shares_of(const DeviceCalls& calls, std::span<const Call> gro
   return shares;
 }
 
-/// Data that are cut for a share, or go two hops by these kernels, must fit nothing else: a peer that groups its calls
-/// differently cuts them differently.
+/// Returns the hash by which peers recognise the call's data. Data that is cut for a share, or goes two hops by these
+/// kernels, must match nothing else: a peer that groups its calls differently cuts it differently.
 std::uint16_t hash_of(const CallSignature& signature, const Share& share, bool two_hops) {
   const std::uint16_t hash = short_hash_of(signature);
   if (!share.is_less && !two_hops) return hash;
@@ -155,7 +157,7 @@ std::size_t aggregated_calls(const DeviceCalls& calls, std::span<const Call> gro
     if (count == kernels::max_aggregated) break;
     const auto through = calls.aggregable_slots(call);
     if (!through) break;
-    // One kernel, and what bounds its blocks.
+    // All must use one kernel, and have the same limit of blocks.
     const Call& leader = group.front();
     if (first && (through->protocol != first->protocol || call.max_sms != leader.max_sms ||
                   is_reduction(call.collective) != is_reduction(leader.collective) ||

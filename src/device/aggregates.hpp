@@ -12,8 +12,8 @@
 
 namespace strait {
 
-/// Collectives of a group in one launch (NCCL calls that aggregated operations): each has lanes of its own, so that
-/// they do not wait for one another, and a launch costs as much as one of them alone.
+/// Several collectives of a group in one launch (NCCL: aggregated operations). Each has lanes of its own, so that they
+/// do not wait for one another, and the launch costs as much as that of one collective.
 struct AggregateLaunch {
   kernels::Protocol protocol = kernels::Protocol::lines;
   bool reduces = false;
@@ -21,15 +21,15 @@ struct AggregateLaunch {
   void* stream = nullptr;
   kernels::Aggregate argument{};
   std::uint32_t blocks = 0;
-  std::uint32_t threads = 0;  ///< of a block
+  std::uint32_t threads = 0;  ///< per block
 };
 
-/// How many of a group's collectives, from the first one on, are aggregated; 1: that one goes by itself. All ranks find
-/// the same, because nothing but what they must agree on decides.
+/// Returns how many of a group's collectives, from the first on, share a launch; 1: the first has its own. The same on
+/// all ranks, because it depends only on what all ranks must agree on.
 std::size_t aggregated_calls(const DeviceCalls& calls, std::span<const Call> group);
 
-/// One launch for all of them, or one for each, in order, on the same lanes: where they are not on one stream, or where
-/// one of them writes what another reads or writes. Which of the two is a rank's own matter.
+/// Returns one launch for all of these calls; or one for each, in order and on the same lanes, if they are not on one
+/// stream, or one of them writes what another reads or writes. Ranks need not agree on which of the two it is.
 std::vector<AggregateLaunch> launches_of_aggregate(const DeviceCalls& calls, std::span<const Call> aggregated);
 
 }  // namespace strait

@@ -10,10 +10,11 @@
 #include "device/device_rank.hpp"
 #include "kernels/layout.hpp"
 
-/// How ranks come by the memory of one another that they trade through.
+/// How the ranks of a host share and map the memory through which they exchange data.
 namespace strait {
 
-/// What `members` of a communicator trade over, but for its arenas. `self`: this rank's place among them.
+/// Returns the ring of `members` of a communicator with this layout; arenas, counters and mailbox are left unset.
+/// `self`: this rank's place among the members.
 inline kernels::Ring ring_of(const DeviceRank::Request& request, const Island& members, std::uint32_t self,
                              const kernels::ArenaLayout& layout) {
   kernels::Ring ring{};
@@ -34,12 +35,13 @@ inline Island everybody(std::uint32_t ranks) {
 template <class Memory>
 struct Traded {
   std::vector<Memory> all;    ///< by place among the members
-  std::uint32_t missing = 0;  ///< bit r: that of rank r could not be mapped
-  Status mapped;              ///< why
+  std::uint32_t missing = 0;  ///< bit r: the memory of rank r could not be mapped
+  Status mapped;              ///< the first reason, if any
 };
 
-/// All ranks `allocate` and trade descriptors; each maps the memory of `members`, its own among them, by `take` what
-/// another rank's descriptor stands for. `kind` is what of it an error names.
+/// Calls `allocate`, exchanges file descriptors of the memory with all ranks, and maps that of all `members` by calling
+/// `take` with their descriptors (this rank's own is mapped already). `kind` names the memory in errors. Collective
+/// over all ranks. The result tells which memory could not be mapped; any other failure is an error.
 template <class Allocate, class Take>
 auto trade(const DeviceRank::Request& request, const Island& members, const std::string& kind, const Allocate& allocate,
            const Take& take) -> Result<Traded<typename decltype(allocate())::value_type>> {

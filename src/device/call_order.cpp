@@ -11,7 +11,7 @@
 namespace strait {
 namespace {
 
-/// As long a question waits for words of the device's memory: a copy takes microseconds, but others may be before it.
+/// How long read_counts() waits for its copy: it takes microseconds, but others may be before it.
 constexpr auto reading_limit = std::chrono::milliseconds(5);
 constexpr auto look_every = std::chrono::microseconds(10);
 constexpr auto longest_end = std::chrono::seconds(10);
@@ -34,8 +34,8 @@ CallOrder::~CallOrder() {
   for (const Capture& capture : captures_) setup_.driver->destroy_event(capture.done);
   if (joining_stream_ != nullptr) setup_.driver->destroy_stream(joining_stream_);
   if (reading_stream_ == nullptr) return;
-  // Nobody waited for the last copy longer than reading_limit. It waits for nothing but other copies, or for what is
-  // before it in a hardware queue, which may need what this thread does next.
+  // The last copy of read_counts() may not have ended yet. It waits only for other copies, or for what is before it in
+  // a hardware queue; as that may need what this thread does next, there is a limit, after which the stream is leaked.
   const auto limit = std::chrono::steady_clock::now() + longest_end;
   while (!setup_.reader->is_idle(reading_stream_)) {
     if (std::chrono::steady_clock::now() > limit) return;
@@ -60,13 +60,14 @@ Status CallOrder::begin(void* stream) {
   if (joined_) return setup_.driver->wait(stream, done_);  // a graph may have been launched since, on any stream
   if (!last_.exists || last_.stream.id == now_.id) return {};
   if (last_.tail == Tail::other) return setup_.driver->wait(stream, done_);
-  // All that count end, also those that give up; and they were enqueued before this wait, so that streams which share a
-  // hardware queue do not wait in a circle.
+  // All counted blocks end, also those that give up. And they were enqueued before this wait, so that streams that
+  // share a hardware queue do not wait for one another in a circle.
   const copy_engine::MemoryOperation all_finished{Kind::wait_at_least, &setup_.counts->finished, launched_};
   return setup_.driver->operate({&all_finished, 1}, stream);
 }
 
-/// Captures may take turns; one that has not called for long may begin anew as if it came first.
+/// Calls of several captures may alternate. Only the latest captures are remembered: one that has made no call for long
+/// may be treated as a new one.
 Status CallOrder::begin_captured(void* stream) {
   constexpr std::size_t most_captures = 16;
   STRAIT_TRY(join_graphs());
@@ -89,7 +90,7 @@ Status CallOrder::begin_captured(void* stream) {
   return joined_ ? setup_.driver->wait_outside(stream, done_) : Status();
 }
 
-/// Once: the event stands for what was called before.
+/// At the first capture: makes done_ stand for all calls before it.
 Status CallOrder::join_graphs() {
   using Kind = copy_engine::MemoryOperation::Kind;
   if (joined_ || !setup_.joins_graphs) return {};
@@ -108,14 +109,14 @@ Status CallOrder::end(void* stream, Tail tail) {
     Capture& capture = captures_.front();
     capture.stream = now_;
     STRAIT_TRY(setup_.driver->record(capture.done, stream));
-    return setup_.driver->record_outside(done_, stream, capture.end);  // if only for is_idle()
+    return setup_.driver->record_outside(done_, stream, capture.end);  // without joins_graphs only for is_idle()
   }
   if (joined_ || tail == Tail::other) STRAIT_TRY(setup_.driver->record(done_, stream));
   last_ = {true, tail, now_};
   return {};
 }
 
-/// Not between a capture and what is outside of it: CUDA would pull the latter in, or refuse.
+/// Makes no wait between a capture and work outside of it: CUDA would pull that work into the capture, or refuse.
 Status CallOrder::order(void* first, void* then) {
   STRAIT_ASSIGN(const copy_engine::StreamState before, setup_.driver->look_at(first));
   STRAIT_ASSIGN(const copy_engine::StreamState after, setup_.driver->look_at(then));
@@ -124,7 +125,7 @@ Status CallOrder::order(void* first, void* then) {
   return setup_.driver->wait(then, order_);
 }
 
-/// Every call ends with the event or with blocks that count, and what is called comes in order.
+/// is_idle() tells of all calls, because each ends with the event or with counted blocks, and calls are ordered.
 bool CallOrder::await_idle(const std::function<bool()>& has_failed) {
   std::optional<std::chrono::steady_clock::time_point> failed_at;
   for (;; std::this_thread::sleep_for(std::chrono::microseconds(200))) {
@@ -158,8 +159,8 @@ std::optional<bool> CallOrder::is_idle() {
   return counts->finished == launched_;
 }
 
-/// By a copy on a stream of its own. It waits for nothing, so that nothing is held up by the question, as by a stream
-/// that waits in a hardware queue which it shares. Nothing if the copy does not come soon.
+/// Copies the counters on a stream of its own, which never waits for anything. So the copy holds nothing up, as a
+/// stream that waits would in a hardware queue that it shares. Returns nothing if the copy does not end soon.
 std::optional<kernels::LaunchCounts> CallOrder::read_counts() {
   const std::lock_guard lock(reading_);
   copy_engine::StreamDriver& reader = *setup_.reader;
@@ -168,13 +169,14 @@ std::optional<kernels::LaunchCounts> CallOrder::read_counts() {
     if (!stream) return std::nullopt;
     reading_stream_ = *stream;
   }
-  if (!reader.is_idle(reading_stream_)) return std::nullopt;  // with the copy for an earlier question
+  if (!reader.is_idle(reading_stream_)) return std::nullopt;  // the copy of an earlier call
   if (!reader.copy({setup_.seen, 0, setup_.counts, 0, sizeof *setup_.counts}, reading_stream_)) return std::nullopt;
   const auto limit = std::chrono::steady_clock::now() + reading_limit;
   while (!reader.is_idle(reading_stream_)) {
     if (std::chrono::steady_clock::now() > limit) return std::nullopt;
     std::this_thread::sleep_for(look_every);
   }
+  // The stream is idle, so the copy is complete: `seen` must not be read earlier than that was found.
   std::atomic_thread_fence(std::memory_order_acquire);
   return *setup_.seen;
 }

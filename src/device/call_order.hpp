@@ -15,65 +15,71 @@
 
 namespace strait {
 
-/// Calls of a communicator run one after another on its GPU, whatever streams they are given. Streams are the user's,
-/// who may destroy one as soon as its calls are enqueued: nothing is asked of a call's stream later. What a call on
-/// another stream waits for is
-///  - the number of blocks that have ended (kernels::LaunchCounts::finished), if the last work of the call before is a
-///  launch
-///    that counts its own. That costs the host nothing, and lets the next kernel of the stream begin early;
-///  - else an event behind the call.
-/// Calls that are captured run when their graph is launched, and count nothing. Within their capture they come after
-/// one another. From the first capture on an event joins graphs and the calls outside of them: a launch of a graph
-/// waits at its first call for the call, or the launch, that came before it, and marks the event behind its last one.
-/// So they run in the order in which the host has launched them, as with NCCL, which joins them likewise
-/// (NCCL_GRAPH_MIXING_SUPPORT).
+/// Orders the calls of a communicator: they run one after another on its GPU, whatever streams they are given. Streams
+/// belong to the user, who may destroy one as soon as its calls are enqueued, so no stream is used again after its
+/// call. A call on another stream than the previous call's waits for
+///  - the number of blocks that have ended (kernels::LaunchCounts::finished), if the last work of the previous call is
+///    a launch that counts its blocks. That costs the host nothing, and lets the next kernel of the stream begin early;
+///  - otherwise an event recorded behind the previous call.
+/// Captured calls run when their graph is launched, and count nothing. Within their capture they are ordered one after
+/// another. From the first capture on, an event orders graphs and the calls outside of graphs: a graph launch waits at
+/// its first call for the call or graph launch before it, and records the event behind its last call. So they run in
+/// the order in which the host has launched them, as with NCCL (NCCL_GRAPH_MIXING_SUPPORT). One thread at a time,
+/// except for functions that may be called from any thread.
 class CallOrder {
  public:
   struct Setup {
     std::unique_ptr<copy_engine::StreamDriver> driver;
-    std::unique_ptr<copy_engine::StreamDriver> reader;  ///< another one of the same device, for is_idle()
-    kernels::LaunchCounts* counts = nullptr;            ///< in this device's memory: zeros, and of nobody else
-    kernels::LaunchCounts* seen = nullptr;              ///< in pinned host memory
-    bool joins_graphs = true;  ///< if not, the user orders launches of graphs and all calls outside of them
+    std::unique_ptr<copy_engine::StreamDriver> reader;  ///< a second one of the same device, to read `counts`
+    kernels::LaunchCounts* counts = nullptr;            ///< zeroed memory of this device, for this object alone
+    kernels::LaunchCounts* seen = nullptr;              ///< pinned host memory, for a copy of `counts`
+    bool joins_graphs = true;                           ///< if false, the user orders graph launches and other calls
   };
-  /// The words of the setup outlive this, which outlives all that was enqueued.
+  /// `counts` and `seen` must outlive the object, and the object must outlive everything that was enqueued.
   static Result<std::unique_ptr<CallOrder>> open(Setup setup);
   ~CallOrder();
   CallOrder(const CallOrder&) = delete;
   CallOrder& operator=(const CallOrder&) = delete;
 
-  /// What a call has enqueued last.
+  /// What a call has enqueued last: a launch that counts its blocks, or something else.
   enum class Tail : std::uint8_t { counted_launch, other };
-  /// Whether the stream is being captured. The begin() that follows, if it is of this stream, does not ask again.
+  /// Returns whether the stream is being captured. If begin() on the same stream follows, it does not ask the driver
+  /// again.
   Result<bool> look_at(void* stream);
-  /// Before a call is given to the stream, and after. One call at a time.
+  /// To be called before and after a call is enqueued on the stream: begin() makes the stream wait for the previous
+  /// call, and end() marks the end of this one. One call at a time.
   Status begin(void* stream);
   Status end(void* stream, Tail tail);
-  /// Of the call that has begun: where its launches count. Null: they do not.
+  /// Returns the device word that the blocks of the current call's launches increment when they end, or null if the
+  /// call is captured (captured launches are not counted).
   std::uint32_t* finished() const { return is_captured() ? nullptr : &setup_.counts->finished; }
   bool is_captured() const { return capture_id() != 0; }
   std::uint64_t capture_id() const { return now_.capture_id; }
-  /// A launch that counts there was made.
+  /// Notes a launch of `blocks` blocks that increment finished().
   void launched(std::uint32_t blocks) {
     if (!is_captured()) launched_ += blocks;
   }
-  /// What comes next on `then` waits for what is on `first` now.
+  /// Makes later work on `then` wait for the work that is on `first` now, unless only one of them is being captured, or
+  /// both into different graphs.
   Status order(void* first, void* then);
-  /// Whether the GPU has finished all that was enqueued, launches of graphs too; nothing where that cannot be known
-  /// now. From any thread.
+  /// Returns whether the GPU has finished everything that was enqueued, including graph launches; nothing if that
+  /// cannot be determined now. From any thread.
   std::optional<bool> is_idle();
-  /// Until it has, or the device has failed. Kernels end by themselves, or by the abort word that attendants raise, and
-  /// with them streams that wait for them. Not a word is asked of other work on the GPU: other communicators' kernels
-  /// may wait for what this thread does next. False: it did not end, 10 s after `has_failed()`, of the communicator.
+  /// Waits until is_idle(), or until the device has failed. Kernels end by themselves, or by the abort word that
+  /// attendant threads set, and then so do streams that wait for them. Waits for no other work on the GPU, because
+  /// other communicators' kernels may wait for what this thread does next. `has_failed`: whether the communicator has
+  /// failed. Returns false if the work has not ended 10 s after that.
   bool await_idle(const std::function<bool()>& has_failed);
-  /// The error of that, of a GPU of this process.
+  /// Returns the error of a call for which await_idle() returned false. `device`: of this process.
   static Status has_not_ended(int device);
-  /// Likewise, of a rank that ends all the same, without freeing what that may use.
+  /// Warns that `rank`'s communicator is destroyed although its work has not ended, so that its memory of GPU `device`
+  /// is leaked on purpose.
   static void warn_not_ended(std::uint32_t rank, int device);
-  /// Whether the device has failed, so that nothing is done any more. Waits for nothing on it. From any thread.
+  /// Returns whether the device has failed, so that nothing is executed any more. Waits for no work on it. From any
+  /// thread.
   bool has_failed() { return !setup_.driver->has_passed(done_); }
-  /// What the GPU has begun, and what of it has ended; nothing where it does not answer. From any thread; CUDA
-  /// may hold it up for as long as kernels run.
+  /// Returns a copy of the counters of launches that have begun and ended; nothing if the GPU does not answer in time.
+  /// From any thread; CUDA may block the caller for as long as kernels run.
   std::optional<kernels::LaunchCounts> read_counts();
 
  private:
@@ -85,9 +91,10 @@ class CallOrder {
     Tail tail = Tail::other;
     copy_engine::StreamState stream;
   };
+  /// A capture in which calls were made.
   struct Capture {
-    copy_engine::StreamState stream;  ///< of its last call
-    Event done = nullptr;             ///< behind that
+    copy_engine::StreamState stream;  ///< stream of its last call
+    Event done = nullptr;             ///< recorded behind that call
     copy_engine::GraphEnd end;
   };
   explicit CallOrder(Setup setup) : setup_(std::move(setup)) {}
@@ -95,18 +102,20 @@ class CallOrder {
   Status join_graphs();
 
   Setup setup_;
-  std::optional<void*> looked_at_;  ///< what now_ is of, until begin()
-  copy_engine::StreamState now_;    ///< of the call that has begun
+  std::optional<void*> looked_at_;  ///< the stream of now_, between look_at() and begin()
+  copy_engine::StreamState now_;    ///< state of the current call's stream
   Last last_;
-  Event done_ = nullptr;  ///< behind it, where it is no counted launch, and behind launches of graphs
-  Event order_ = nullptr;
-  bool joined_ = false;           ///< the event joins all calls
-  std::deque<Capture> captures_;  ///< the latest ones; the last call's first
+  /// Recorded behind the last call, unless that is a counted launch and joined_ is false; and by graphs behind their
+  /// last call.
+  Event done_ = nullptr;
+  Event order_ = nullptr;         ///< used by order()
+  bool joined_ = false;           ///< done_ orders graphs and the calls outside of them
+  std::deque<Capture> captures_;  ///< the latest ones; first that of the last captured call
   Stream joining_stream_ = nullptr;
-  std::atomic<std::uint32_t> launched_ = 0;  ///< blocks that count, modulo 2^32 as what they count
+  std::atomic<std::uint32_t> launched_ = 0;  ///< blocks that increment finished(), modulo 2^32 as that word
   std::atomic<bool> has_run_ = false;
-  std::mutex reading_;
-  Stream reading_stream_ = nullptr;  ///< from the first question on
+  std::mutex reading_;               ///< one read_counts() at a time
+  Stream reading_stream_ = nullptr;  ///< created by the first read_counts()
 };
 
 }  // namespace strait

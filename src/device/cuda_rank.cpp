@@ -1,4 +1,4 @@
-// How GPU ranks begin and end.
+// Set-up, monitoring and teardown of GPU ranks.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -31,8 +31,9 @@ constexpr auto look_every = std::chrono::milliseconds(5);
 constexpr int looks_between_examinations = 10;
 constexpr auto longest_question = std::chrono::milliseconds(100);
 
-/// Kernels that begin at last find the abort word. But what a stream waits for with copies, nobody knows before it has
-/// come to them. Both outlive the thread.
+/// Starts a thread that goes on releasing what copies wait for, until all work has ended, after a communicator was
+/// destroyed before that. Kernels that begin late see the abort word and end. But what a stream waits for between
+/// copies can only be released once the stream has come to it. `copies` and `order` must outlive the thread.
 void go_on_releasing(const DeviceRank::Request& request, DeviceCopies& copies, CallOrder& order) {
   constexpr int looks_between_questions = 200;
   try {
@@ -92,7 +93,7 @@ Status CudaRank::prepare() {
     STRAIT_TRY(request_.agree(open_wire_formats(), "prepare its wire format"));
   stages.done("copy engines and wire formats");
   log_trace(static_cast<int>(request_.rank), "set-up of the GPU: " + stages.text());
-  (void)read_counts();  // what CUDA needs for the first question it might not get while kernels wait
+  (void)read_counts();  // the first read needs something of CUDA that it might not get while kernels wait
   attendant_ = std::jthread([this](const std::stop_token& stop) { look_after(stop); });
   return {};
 }
@@ -105,7 +106,8 @@ Status CudaRank::open_islands() {
   STRAIT_ASSIGN(auto driver, copy_engine::open_cuda_streams(request_.device));
   STRAIT_ASSIGN(auto side, SideStreams::open(std::move(driver)));
   kernels::Ring island_ring = arenas_.island_ring();
-  island_ring.has_async_copies = false;  // in pipes, what is sent to several peers goes in step (DeviceCalls::Turn)
+  // No pipes, in which messages to several peers advance in step (DeviceCalls::Turn).
+  island_ring.has_async_copies = false;
   island_messages_ = std::make_unique<IslandMessages>(
       IslandMessages::Setup{.island = islands[place_of(islands, request_.rank).island],
                             .rank = request_.rank,
@@ -127,8 +129,8 @@ DeviceCalls CudaRank::calls_over(kernels::Ring ring, std::uint32_t most_blocks) 
 }
 
 Status CudaRank::open_order() {
-  // Two ranks have no use for it; and on a GPU that threads share, streams that wait for one of them in a hardware
-  // queue could hold up what it waits for on another.
+  // side_ is of no use to two ranks. And if ranks of one process share a GPU, streams that wait for one of these ranks
+  // could, in a shared hardware queue, hold up what it waits for on another stream.
   if (request_.ranks > 2 && !request_.threads_share_a_gpu) {
     STRAIT_ASSIGN(auto beside, copy_engine::open_cuda_streams(request_.device));
     STRAIT_ASSIGN(side_, SideStreams::open(std::move(beside)));
@@ -153,7 +155,7 @@ Status CudaRank::load_kernels() {
     STRAIT_TRY(check(cudaFuncSetAttribute(piped.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                           static_cast<int>(piped.memory_bytes)),
                      "cannot load a kernel"));
-  // A block of any of them takes all shared memory of its SM, so that one speaks for all.
+  // A block of any of these kernels takes all shared memory of its SM, so the answer for one holds for all.
   const kernels::PipedKernel piped = kernels::piped_copy_kernel(true);
   STRAIT_ASSIGN(most_clustered_blocks_,
                 launcher_->most_blocks_at_once(piped.kernel, {.blocks = kernels::piped_cluster,
@@ -172,7 +174,7 @@ Status CudaRank::open_copies() {
   return {};
 }
 
-/// Once.
+/// Does nothing the second time.
 Status CudaRank::open_wire_formats() {
   if (wire_scratch_.data() != nullptr) return {};
   const cuda::Undisturbing undisturbing(request_.device);
@@ -192,7 +194,7 @@ CudaRank::~CudaRank() {
   ending_.emplace(request_.device);
   const bool ended = !order_ || has_own_work_ended();
   attendant_ = {};
-  hear_of_failures();  // else the peers would not
+  hear_of_failures();  // else the peers would not hear of them
   if (ended) {
     questions_ = {};
     copies_ = {};
@@ -207,7 +209,8 @@ CudaRank::~CudaRank() {
   if (copies.are_open()) go_on_releasing(request_, copies, *std::get<std::unique_ptr<CallOrder>>(*left));
 }
 
-/// Goes between the kernels, which can only poll and write a word, and the rest of the library.
+/// The attendant thread. It connects the kernels, which can only poll and write words of host memory, with the rest of
+/// the library.
 void CudaRank::look_after(const std::stop_token& stop) {
   cuda::begin_own_thread(request_.device);
   const std::atomic_ref abort(ring_.mailbox->abort);
@@ -220,10 +223,12 @@ void CudaRank::look_after(const std::stop_token& stop) {
     }
     tell_of_mailbox(*ring_.mailbox, request_, reducers_);
     {
-      const std::unique_lock lock(copies_mutex_, std::try_to_lock);  // a registration waits for other ranks in it
+      // A registration may hold it while it waits for other ranks.
+      const std::unique_lock lock(copies_mutex_, std::try_to_lock);
       if (lock) copies_.look_after();
     }
-    // This rank has seen it, though its own thread may be elsewhere. Last, for it asks the driver.
+    // sticky() marks the failure as seen by this rank (Watch::Peers::on_failure), whose own thread may be elsewhere.
+    // This comes last, because the flight recorder's dump asks the driver.
     if (std::exchange(tells, false)) (void)request_.watch->sticky();
     if (looks % looks_between_examinations == 0 && !request_.watch->has_failed()) {
       started_.look(*ring_.mailbox, *request_.watch, [this] {
@@ -238,7 +243,7 @@ void CudaRank::look_after(const std::stop_token& stop) {
   }
 }
 
-/// By the abort word they end only when the error is there.
+/// Looks only for kernels that have timed out: those that end by the abort word do so after the error was raised.
 void CudaRank::hear_of_failures() const {
   kernels::Mailbox* const mailbox = ring_.mailbox;
   if (mailbox != nullptr && std::atomic_ref(mailbox->timed_out).load() != 0 && !request_.watch->has_failed())
@@ -257,7 +262,7 @@ std::optional<kernels::LaunchCounts> CudaRank::read_counts() const {
   return questions_->ask(read, longest_question);
 }
 
-/// Kernels that give up end, too, and those behind them: once one has, that something has ended means nothing.
+/// Kernels that give up count as ended, and so do those behind them: once one has given up, these counts mean nothing.
 std::optional<DeviceProgress> CudaRank::progress() {
   const auto counts = read_counts();
   started_.put_down_waits(*ring_.mailbox, request_.watch->own_control());
@@ -281,9 +286,13 @@ Status CudaRank::prepare_call(const Call& call) {
 Status CudaRank::register_memory(std::uint64_t number, void* pointer, std::size_t bytes) {
   if (arenas_.is_staged() || request_.ranks < 2) return {};
   DeviceGuard guard(request_.device);
-  const cuda::RelaxedCapture relaxed;  // programs register what they have just allocated for a graph
-  const Status usable = error_of_gpu("GPU " + std::to_string(request_.device) + " cannot be used");
-  STRAIT_TRY(request_.agree(usable, "use its GPU"));  // by this thread
+  // A capture may be under way: programs register what they have just allocated for a graph.
+  const cuda::RelaxedCapture relaxed;
+  const std::string problem = "GPU " + std::to_string(request_.device) + " cannot be used";
+  Status usable = error_of_gpu(problem);
+  // The driver's calls need a context, which a thread that has not used CUDA does not have.
+  if (usable) usable = check(cudaSetDevice(request_.device), problem);
+  STRAIT_TRY(request_.agree(usable, "use its GPU"));
   STRAIT_TRY(registrations_.add(request_, number, pointer, bytes));
   const std::lock_guard lock(copies_mutex_);
   Status ready = copies_.open_in_place(arenas_);
@@ -293,14 +302,14 @@ Status CudaRank::register_memory(std::uint64_t number, void* pointer, std::size_
 
 void CudaRank::forget_memory(std::uint64_t number) {
   DeviceGuard guard(request_.device);
-  const cuda::RelaxedCapture relaxed;  // it unmaps memory
+  const cuda::RelaxedCapture relaxed;  // unmapping must not spoil a capture of another thread
   registrations_.remove(number);
 }
 
 Status CudaRank::deregister_memory(std::uint64_t number) {
   if (!registrations_.has(number)) return {};
   DeviceGuard guard(request_.device);
-  const cuda::RelaxedCapture relaxed;  // it unmaps memory
+  const cuda::RelaxedCapture relaxed;  // unmapping must not spoil a capture of another thread
   if (!has_own_work_ended()) return CallOrder::has_not_ended(request_.device);
   registrations_.remove(number);
   return check_gpu();
@@ -312,22 +321,24 @@ Status CudaRank::await_work() {
   return has_own_work_ended() ? check_gpu() : CallOrder::has_not_ended(request_.device);
 }
 
-/// Where peers wait for it: nobody else might ask it for long, as of a program that waits for data.
+/// Raises an error if this rank's GPU has failed. Called when peers wait for it, because nobody else might ask it for
+/// long, as in a program that itself waits for data.
 void CudaRank::tell_of_failed_gpu() const {
   const auto asked =
       questions_->ask([order = order_.get()] { return std::optional(order->has_failed()); }, longest_question);
   if (asked == true) (void)check_gpu();
 }
 
-/// Where there is none, that is all that is asked: CUDA does not promise that cudaFree() waits for nothing on the GPU.
+/// Returns the error of a GPU that has failed. Calls cudaFree() only then, because CUDA does not promise that it waits
+/// for nothing on the GPU.
 Status CudaRank::error_of_gpu(const std::string& what) const {
   if (!order_->has_failed()) return {};
   const cudaError_t error = cudaFree(nullptr);
-  // CUDA is gone before the process is: of that peers hear otherwise.
+  // CUDA is unloaded before the process ends. That is no failure of the GPU, and peers hear of the end in another way.
   return error == cudaErrorCudartUnloading ? Status() : check(error, what);
 }
 
-/// On a GPU that has failed calls have ended, too, and have no results.
+/// Raises an error if the GPU has failed: its calls have ended then, but have no results.
 Status CudaRank::check_gpu() const {
   Status works =
       error_of_gpu("GPU " + std::to_string(request_.device) + " of " + request_.watch->name_of(request_.rank) +

@@ -29,8 +29,9 @@
 
 namespace strait {
 
-/// A GPU rank of one host, over memory that peers reach directly (NVLink, PCIe P2P) or over pinned host memory. How it
-/// begins and ends: cuda_rank.cpp; what it gives to streams: cuda_rank_enqueue.cpp.
+/// A GPU rank whose peers are all on one host. Data travels through memory that peers' GPUs access directly (NVLink,
+/// PCIe P2P) or through pinned host memory. Set-up, monitoring and teardown are in cuda_rank.cpp, what is enqueued on
+/// streams in cuda_rank_enqueue.cpp.
 class CudaRank final : public DeviceRank {
  public:
   explicit CudaRank(const Request& request) : request_(request) {}
@@ -62,13 +63,13 @@ class CudaRank final : public DeviceRank {
   using Tail = CallOrder::Tail;
   Status open_order();
   Status load_kernels();
-  /// `most_blocks`: as in DeviceCalls::Options.
+  /// Returns the planner of launches over `ring`. `most_blocks`: see DeviceCalls::Options.
   DeviceCalls calls_over(kernels::Ring ring, std::uint32_t most_blocks) const;
   Status open_islands();
   Status open_copies();
   Status open_wire_formats();
-  /// Whether a call in a wire format is encoded on its way between the ranks of `calls`. What copy engines carry is
-  /// bytes.
+  /// Returns whether the kernels that exchange data among the ranks of `calls` also encode and decode `call`, which has
+  /// a wire format. Not if copy engines are wanted: they carry only bytes that are encoded already.
   bool encodes_on_the_way(const DeviceCalls& calls, const Call& call) const {
     return !DeviceCopies::are_wanted(request_, arenas_.is_staged()) && calls.pays_to_encode(call);
   }
@@ -78,19 +79,22 @@ class CudaRank final : public DeviceRank {
   bool goes_by_islands(const Call& call) const;
   bool may_go_straight(const Call& call) const;
   Result<std::optional<DeviceRegistrations::Place>> place_of_output(const Call& call) const;
-  /// `offered`: gets what is wrong with memory that is asked for; it outlives what this returns.
+  /// Returns callbacks by which receivers of messages offer registered buffers. If a buffer's memory was freed after
+  /// its registration, that error is stored in `offered`, which must outlive the callbacks.
   DeviceCalls::Offers offers_into(Status& offered) const;
   void keep_for_graphs(std::span<const DeviceLaunch> launches);
   Result<Tail> carry_out(const Call& call);
   Result<Tail> enqueue_exact(const Call& call);
-  /// `exchange`: what carries its exchanges of bytes out.
+  /// Enqueues `steps`: launches the kernels that encode, add and decode, and calls `exchange` for each exchange of
+  /// encoded bytes between them.
   template <class Exchange>
   Result<Tail> enqueue_encoded(const std::vector<QuantizedStep>& steps, void* stream, Exchange&& exchange);
   Result<Tail> enqueue_in_islands(const Call& call);
-  /// `quantized`: of the ranks that meet.
+  /// Enqueues an all-reduce that CPU threads add up. `quantized` splits calls in a wire format into steps; it is the
+  /// one of the ranks whose contributions meet in host memory.
   Result<Tail> enqueue_to_reducers(const DeviceQuantized& quantized, const Call& call);
   Result<Tail> enqueue_over(const DeviceCalls& calls, const Call& call);
-  /// Of one group, on the first one's stream.
+  /// Enqueues the sends and receives of one group on the stream of the first.
   Result<Tail> carry_messages(std::span<const Call> calls);
   Result<Tail> launch_all(std::vector<DeviceLaunch> launches, const Call& call);
   Status launch(DeviceLaunch& what, const Call& call);
@@ -105,36 +109,40 @@ class CudaRank final : public DeviceRank {
   void look_after(const std::stop_token& stop);
   std::optional<kernels::LaunchCounts> read_counts() const;
 
+  /// Set by the destructor. First, so that it lasts while the other members are destroyed.
   std::optional<cuda::Undisturbing> ending_;
   Request request_;
-  std::shared_ptr<const void> keeps_pinned_ = HostMemory::keep_pinned();  ///< until all else has ended
-  std::optional<cuda::Launcher> launcher_;                                ///< from prepare() on
+  /// Held while kernels may run, so that no host memory is unpinned meanwhile.
+  std::shared_ptr<const void> keeps_pinned_ = HostMemory::keep_pinned();
+  std::optional<cuda::Launcher> launcher_;  ///< set by prepare()
   cuda::MappedMemory mailbox_;
   DeviceArenas arenas_;
   kernels::Ring ring_{};
   DeviceCalls calls_;
   DeviceIslands islands_;
   DeviceCalls island_calls_, across_calls_;
-  std::unique_ptr<SideStreams> side_;                ///< for the root's own part of a long broadcast; may be null
-  std::unique_ptr<IslandMessages> island_messages_;  ///< where there are islands
-  cuda::DeviceMemory wire_scratch_;  ///< of steps (DeviceQuantized); where all is encoded on the way, none
+  std::unique_ptr<SideStreams> side_;  ///< for the copy of the root's own part in a long broadcast; may be null
+  std::unique_ptr<IslandMessages> island_messages_;  ///< null without islands
+  cuda::DeviceMemory wire_scratch_;                  ///< for the steps of DeviceQuantized
   DeviceQuantized quantized_, across_quantized_;
   DeviceRegistrations registrations_;
   DeviceCopies copies_;
-  std::mutex copies_mutex_;  ///< the attendant looks after what a registration may open
+  std::mutex copies_mutex_;  ///< for copies_: the attendant thread uses it, and a registration may open it
   DeviceReducers reducers_;
-  cuda::MappedMemory seen_;  ///< CallOrder::Setup
+  cuda::MappedMemory seen_;  ///< CallOrder::Setup::seen
   std::unique_ptr<CallOrder> order_;
-  /// By which other threads ask order_: recorders dump before kernels are told to end, for which drivers may wait.
+  /// Asks order_ questions for other threads, with a time limit: the driver may hold a question up until running
+  /// kernels end, and flight recorders dump before kernels are told to end.
   std::unique_ptr<InTime> questions_ =
       std::make_unique<InTime>([device = request_.device] { cuda::begin_own_thread(device); });
   StartedCalls started_;
-  /// Of the call that is being enqueued: what its first launch is to mark; then, or where none does, 0.
+  /// The mark that the first launch of the call being enqueued writes (kernels::Ring::call). 0 after that launch, and
+  /// for calls of which no launch writes one.
   std::uint32_t mark_ = 0;
-  std::uint32_t launches_ = 0;               ///< likewise: made so far
-  bool overlaps_launches_ = false;           ///< kernels may be launched while the one before still runs
-  std::uint32_t most_clustered_blocks_ = 0;  ///< kernels::cluster_of()
-  std::jthread attendant_;                   ///< last: it uses the rest
+  std::uint32_t launches_ = 0;               ///< launches made so far for the call being enqueued
+  bool overlaps_launches_ = false;           ///< a kernel may begin while the one before it still runs
+  std::uint32_t most_clustered_blocks_ = 0;  ///< blocks in clusters that run at once (kernels::cluster_of())
+  std::jthread attendant_;                   ///< last, so that it ends before the members that it uses
 };
 
 }  // namespace strait

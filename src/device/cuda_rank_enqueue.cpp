@@ -1,4 +1,4 @@
-// What GPU ranks give to streams.
+// What GPU ranks enqueue on streams.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using cuda::check;
 
 namespace {
 
-/// Of a launch that is not piped.
+/// Returns the kernel of a launch that is not piped.
 const void* kernel_of(const DeviceLaunch& what, const Call& call) {
   using kernels::EncodedKernel;
   if (std::holds_alternative<kernels::StraightExchange>(what.argument)) return kernels::straight_copy_kernel();
@@ -36,7 +36,8 @@ const void* kernel_of(const DeviceLaunch& what, const Call& call) {
                  : kernels::two_hop_copy_kernel(what.protocol);
 }
 
-/// A step of DeviceIslands whose blocks do not lie one after the other: kernels know that, and nothing else does.
+/// Returns whether the call is a step of DeviceIslands whose blocks do not lie one after the other. Only kernels can
+/// carry such a step.
 bool has_own_layout(const Call& call) {
   const auto has_any = [](const auto&... lists) { return (!lists.empty() || ...); };
   return call.collective != Collective::all_to_all_v &&
@@ -88,33 +89,33 @@ Status CudaRank::launch(AggregateLaunch& what) {
   return {};
 }
 
-/// These take whole GPUs. Begun early they would keep the kernels of other communicators from running while they wait
-/// for an exchange, which may wait for just those.
+/// Launched without overlap: these kernels fill a whole GPU. If they began early, they would keep kernels of other
+/// communicators from running while they wait for an exchange, which may in turn wait for those kernels.
 Status CudaRank::launch(const WireLaunch& what, void* stream) {
   return launcher_->launch(kernels::wire_kernel(what.kernel, what.format, what.type), &what.pass,
                            {what.blocks, kernels::wire_threads, false}, stream);
 }
 
 Status CudaRank::enqueue(const Call& call) {
-  // Also a call that has nothing to do comes after the last one, and before the next.
+  // Even a call that has nothing to do comes after the last one, and before the next.
   STRAIT_TRY(order_->begin(call.stream));
   begin_marking(call);
   Result<Tail> tail = carry_out(call);
-  // Every GPU counts it, also one that has no part in it.
+  // Every GPU counts each collective, even one in which it has no part.
   if (tail && mark_ != 0) tail = launch_all({calls_.launch_of_nothing()}, call);
   return end(call, tail);
 }
 
-/// Of a call that failed on its way the last work does not count itself: what comes before is to be waited for all the
-/// same before memory is let go of.
+/// If a call has failed half-way, its last work is not a counted launch (Tail::other): what was enqueued before the
+/// failure must still be awaited before memory is freed.
 Status CudaRank::end(const Call& call, const Result<Tail>& tail) {
   if (tail) end_marking(call, *tail);
   const Status ended = order_->end(call.stream, tail.value_or(Tail::other));
   return tail ? ended : Status(tl::unexpected(tail.error()));
 }
 
-/// The same on all ranks. Where outputs are not registered, some may have an all-to-all in place, and others not: all
-/// go by what one out of place may do, which is more.
+/// The same on all ranks. If outputs are not registered, an all-to-all may be in place on some ranks and not on others.
+/// So all ranks decide as if it were out of place, for which more ways are possible.
 std::size_t CudaRank::aggregated_calls(std::span<const Call> group) const {
   if (!request_.options.aggregates) return 1;
   const auto together = group.first(strait::aggregated_calls(calls_, group));
@@ -152,8 +153,8 @@ void CudaRank::end_marking(const Call& call, Tail tail) {
                  .has_parts = launches_ > 1 || tail == Tail::other});
 }
 
-/// Copy engines are there for who asks for them. Of what goes to all ranks islands spare more: each byte crosses once
-/// an island, and not once a rank.
+/// Exchanges go by copy engines if these are wanted, because the user has asked for them. For data that goes to all
+/// ranks islands save more: each byte crosses once per island, and not once per rank.
 bool CudaRank::goes_by_islands(const Call& call) const {
   const bool is_exchange = call.collective == Collective::all_to_all || call.collective == Collective::gather ||
                            call.collective == Collective::scatter;
@@ -187,12 +188,13 @@ Result<std::optional<DeviceRegistrations::Place>> CudaRank::place_of_output(cons
   return registrations_.find(call.receive, buffer_sizes(call, request_.rank, request_.ranks).receive_bytes);
 }
 
-/// All ranks find alike.
+/// The same on all ranks.
 bool CudaRank::may_go_straight(const Call& call) const {
   return registrations_.were_any() && !copies_.carries(call) && calls_.goes_straight(call);
 }
 
-/// What copy engines carry takes no SM, and so no kernel to count it: it does on no rank.
+/// What copy engines carry takes no SM, so there is no kernel that could count it: such a call is counted on no rank
+/// (mark_ = 0).
 Result<CallOrder::Tail> CudaRank::enqueue_exact(const Call& call) {
   if (copies_.carries_in_place(call)) {
     STRAIT_ASSIGN(const auto place, place_of_output(call));
@@ -253,7 +255,7 @@ Result<CallOrder::Tail> CudaRank::enqueue_over(const DeviceCalls& calls, const C
   const bool leaves_own = calls.leaves_own(call, launches);
   const auto launch = [&] { return launch_all(std::move(launches), call); };
   if (!leaves_own) return launch();
-  const cuda::DeviceGuard guard(request_.device);  // whose default stream it is, if it is that
+  const cuda::DeviceGuard guard(request_.device);  // a null stream means this device's default stream
   const auto copy_own = [&](void* stream) {
     return check(cudaMemcpyAsync(call.receive, call.send, call.count * size_bytes(call.type), cudaMemcpyDefault,
                                  static_cast<cudaStream_t>(stream)),
@@ -267,7 +269,7 @@ Result<CallOrder::Tail> CudaRank::enqueue_over(const DeviceCalls& calls, const C
   STRAIT_ASSIGN(const SideStreams::Stream beside, side_->fork(call.stream));
   Status given = copy_own(beside);
   if (given) given = launch().map([](Tail) {});
-  const Status joined = side_->join(call.stream);  // also when that failed: a capture ends with nothing left open
+  const Status joined = side_->join(call.stream);  // even after a failure: a capture must end with all forks joined
   STRAIT_TRY(std::move(given));
   STRAIT_TRY(joined);
   return Tail::other;
@@ -313,7 +315,7 @@ Result<CallOrder::Tail> CudaRank::carry_messages(std::span<const Call> calls) {
 
 Status CudaRank::enqueue_messages(std::span<const Call> calls) {
   void* const stream = calls.front().stream;
-  // All run on the first call's stream: between what the other streams did before and what they do next.
+  // All messages run on the first call's stream, after earlier work on the other streams, and before later work there.
   for (const Call& call : calls)
     if (call.stream != stream) STRAIT_TRY(order_->order(call.stream, stream));
   STRAIT_TRY(order_->begin(stream));

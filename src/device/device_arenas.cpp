@@ -21,7 +21,7 @@ using kernels::Ring;
 namespace {
 
 constexpr std::size_t alignment = 4096;                                                  ///< of copy windows
-constexpr std::size_t counts_bytes = kernels::lane_count * sizeof(kernels::LaneCounts);  ///< of a ring
+constexpr std::size_t counts_bytes = kernels::lane_count * sizeof(kernels::LaneCounts);  ///< lane counters of a ring
 
 Result<bool> has_async_copies(int device) {
   int block_memory_bytes = 0;
@@ -34,7 +34,7 @@ Result<bool> has_async_copies(int device) {
 
 }  // namespace
 
-/// For the counts of so many rings, Ring::gave_up, and the words.
+/// Returns the bytes for the lane counters of so many rings, Ring::gave_up, and words_.
 std::size_t DeviceArenas::own_bytes(std::size_t rings) { return rings * counts_bytes + alignment + words_bytes; }
 
 Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kernels::Mailbox* mailbox) {
@@ -64,7 +64,7 @@ Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kern
     ring->mailbox = mailbox;
     ring->counts = reinterpret_cast<kernels::LaneCounts*>(std::exchange(next, next + counts_bytes));
   }
-  // One word for all of them. Else only a failure that all ranks see makes launches give up.
+  // All rings share one word. A single ring needs it only if launches may give up before all ranks see the failure.
   if (rings.size() > 1 || request.timeout_ms != 0 || !request.shares_control)
     for (Ring* ring : rings) ring->gave_up = reinterpret_cast<std::uint32_t*>(next);
   arenas.words_ = next + alignment;
@@ -72,7 +72,7 @@ Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kern
   return arenas;
 }
 
-/// Blocks may take an SM each.
+/// Bounds the blocks of launches that must be on a GPU at the same time: each block may take an SM.
 Status DeviceArenas::bound_blocks(const DeviceRank::Request& request) {
   std::ptrdiff_t sharing = 1;
   for (const std::string& id : request.bus_ids)
@@ -105,7 +105,8 @@ Status DeviceArenas::open_islands(const DeviceRank::Request& request, kernels::M
   };
   STRAIT_ASSIGN(islands_, find_islands(allowed_reach(*request.options.p2p, request.ranks), why, open_and_probe));
   if (islands_.size() > 1) {
-    // By PCIe an island spares nothing on its GPUs' own links, and it changes the order of sums: only for who asks.
+    // Over PCIe an island saves nothing on its GPUs' own links, and it changes the order of sums: so only if the user
+    // names it.
     const bool pays = !request.options.p2p->groups.empty() || island_ring_.ranks == 1 ||
                       kernels::flagged_protocol(island_ring_) == kernels::Protocol::lines;
     STRAIT_TRY(request.agree(pays ? Status() : fail(Code::unsupported, why + ". NVLink does not join the others"),
@@ -118,7 +119,7 @@ Status DeviceArenas::open_islands(const DeviceRank::Request& request, kernels::M
   return {};
 }
 
-/// What each rank found missing, brought together.
+/// Gathers what each rank has found missing.
 Result<Missing> DeviceArenas::gather(const DeviceRank::Request& request, std::uint32_t missing, const Status& own,
                                      const std::string& what) {
   Missing all{request.agree(own, what), {}};
@@ -132,9 +133,10 @@ Result<Missing> DeviceArenas::open_island(const DeviceRank::Request& request, co
   for (const std::uint32_t peer : island) bus_ids.push_back(request.bus_ids[peer]);
   const bool nvlink = request.options.p2p->use != P2p::pcie && check_nvlink(request.device, bus_ids);
   constexpr std::uint32_t by_nvlink = 1, by_async_copies = 2;
-  // Piped kernels take whole SMs: those of ranks that share a GPU might not all find one.
+  // Blocks of piped kernels take whole SMs: if ranks share a GPU, the blocks of all of them might not fit at once.
   const bool alone = std::count(bus_ids.begin(), bus_ids.end(), request.bus_ids[request.rank]) == 1;
-  const bool async_copies = alone && has_async_copies(request.device).value_or(false);  // no return: the others wait
+  // An error must not return here: the others wait in gather().
+  const bool async_copies = alone && has_async_copies(request.device).value_or(false);
   STRAIT_ASSIGN(const auto can, request.gather((nvlink ? by_nvlink : 0) | (async_copies ? by_async_copies : 0)));
   const auto all_can = [&](std::uint32_t what) {
     return std::all_of(island.begin(), island.end(), [&](std::uint32_t peer) { return (can[peer] & what) == what; });
@@ -143,7 +145,7 @@ Result<Missing> DeviceArenas::open_island(const DeviceRank::Request& request, co
   const ArenaKind kind = all_can(by_nvlink) ? ArenaKind::nvlink : ArenaKind::pcie;
   const bool are_all = ranks == request.ranks;
   const ArenaLayout layout = arena_layout(kind, ranks, arena_bytes(kind, ranks) - own_bytes(1));
-  // A rank that is alone takes part all the same, with as little as can be allocated.
+  // A rank that is alone in its island takes part in the trade with as little memory as can be allocated.
   const bool is_alone = ranks == 1 && request.ranks > 1;
   copy_windows_begin_ = (layout.size_bytes + alignment - 1) / alignment * alignment;
   copy_window_bytes_ = 0;
@@ -180,7 +182,7 @@ Result<Missing> DeviceArenas::probe(const DeviceRank::Request& request) {
   return gather(request, missing, reached, "reach its peers' memory");
 }
 
-/// `unreached`: bit r: rank r of the island.
+/// Runs the probe's kernel. `unreached`: bit r is set for a rank r of the island with which it did not succeed.
 Status DeviceArenas::run_probe(int device, std::uint32_t& unreached) const {
   if (island_ring_.ranks == 1) return {};
   cuda::DeviceGuard guard(device);

@@ -14,25 +14,26 @@ namespace {
 
 constexpr std::size_t mb = std::size_t{1} << 20;
 
-/// Of blocks that add: more than eight are faster than what comes over the link.
+/// Most blocks that add: more than eight would outrun the link that brings the data.
 constexpr std::uint32_t most_adding_blocks = 8;
 
-/// None where not all ranks see a failure at once: when the communicator fails its copies are let go on, and tell peers
-/// that what they wait for has come, which it has not. That is no result to a peer only if it knows of the failure.
+/// Returns the sizes from which copy engines carry calls. None if not all ranks see a failure at once: when the
+/// communicator fails, waiting copies are released, and tell peers that data has arrived which has not. Peers do not
+/// take that for a result only if they know of the failure.
 CopyBorders borders(const DeviceRank::Request& request, bool staged) {
   if (!request.shares_control) return {};
-  // Too many streams of one process would wait on one device for one another.
+  // Too many streams of one process would wait for one another on one device.
   if (!staged && request.threads_share_a_gpu) return {};
   if (request.options.max_sms == no_sms) return copy_borders_of(no_sms);
   if (request.options.copy_engine_bytes != 0) return CopyBorders::all_from(request.options.copy_engine_bytes);
   return staged ? CopyBorders{} : copy_borders_of(request.options.max_sms);
 }
 
-/// Into outputs that are registered, with nothing to wait for on the way: from which size of an output on two and four
-/// H200 have shown it to be no slower than kernels of all blocks, which write there as well. Those of fewer go through
-/// slots: between two ranks 64 MB is what it was when all did. The two meetings cost 35 us, in which four blocks move 6
-/// MB. What goes in chunks that wait for others takes longer than kernels do: an all-to-all in place, which saves them
-/// first (two H100), and a broadcast that is passed on (four H200).
+/// Returns from which size of the output on calls go into registered outputs. From 256 MB on, if nothing waits on the
+/// way, two and four H200 were no slower than with kernels of all blocks, which write directly there as well. Kernels
+/// of fewer blocks go through slots; the 64 MB between two ranks were measured when all kernels did. The two meetings
+/// of a call cost 35 us, in which four blocks move 6 MB. Calls in chunks that wait for others take longer than kernels
+/// do: an in-place all-to-all, which first saves chunks (two H100), and a broadcast that is passed on (four H200).
 std::size_t in_place_border_bytes(std::uint32_t max_sms, std::uint32_t ranks, bool in_chunks) {
   if (max_sms == no_sms) return 1;
   if (max_sms != 0 && max_sms <= 4) return 16 * mb;
@@ -40,7 +41,7 @@ std::size_t in_place_border_bytes(std::uint32_t max_sms, std::uint32_t ranks, bo
   return (max_sms == 0 || ranks > 2 ? 256 : 64) * mb;
 }
 
-/// A ring whose kernels wait without a deadline, until an abort.
+/// Returns the ring for kernels that wait without a deadline, until an abort.
 kernels::Ring patient(kernels::Ring ring) {
   ring.timeout_ns = 0;
   ring.slow_ns = ~std::uint64_t{0} >> 8;
@@ -85,7 +86,7 @@ Status DeviceCopies::open_staged(const HostMemory& windows) {
   return {};
 }
 
-/// What all ways between GPUs need.
+/// Returns the part of the set-up that is common to all copies between GPUs.
 Result<copy_engine::PeerCopies::Setup> DeviceCopies::setup_of(const DeviceArenas& arenas) const {
   copy_engine::PeerCopies::Setup setup;
   STRAIT_ASSIGN(setup.driver, copy_engine::open_cuda_streams(request_->device));
@@ -191,7 +192,7 @@ bool DeviceCopies::carries_in_place(const Call& call) const {
   return buffer_sizes(call, call.root, request_->ranks).receive_bytes >= least_bytes;
 }
 
-/// Ranks whose outputs are at other places must not meet.
+/// Ranks whose outputs are at different places must not meet.
 std::uint32_t DeviceCopies::hash_at(const Call& call, const DeviceRegistrations::Place& place) {
   const auto distance = static_cast<std::uint64_t>(place.distance);
   return static_cast<std::uint32_t>(mix(mix(hash_of(signature(call)) ^ mix(place.frame)) ^ distance));
@@ -209,7 +210,7 @@ void DeviceCopies::release_waits() {
   if (messages_) messages_->release_waits();
 }
 
-/// Calls run one after another: at most one of these waits.
+/// Calls run one after another, so at most one of these is waiting.
 std::optional<copy_engine::Wait> DeviceCopies::wait() {
   std::optional<copy_engine::Wait> found;
   if (staged_) found = staged_->wait();

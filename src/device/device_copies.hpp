@@ -18,45 +18,51 @@
 
 namespace strait {
 
-/// The large calls of a GPU rank that copy engines carry out: through the memory of peers, where a kernel of few blocks
-/// adds, or through host memory, where calls are carried that add nothing up, or into what peers have registered.
+/// The large calls of a GPU rank that copy engines carry: through windows in the memory of peers' GPUs (reductions are
+/// added up by a kernel of few thread blocks), through host memory (only calls that reduce nothing), or directly into
+/// memory that peers have registered.
 class DeviceCopies {
  public:
   using LaunchAdd =
       std::function<Status(const void* kernel, const kernels::Add& add, std::uint32_t blocks, void* stream)>;
   DeviceCopies() = default;
-  /// `request` and `arenas` outlive this. Where no copy engine is wanted this carries nothing.
+  /// `request` and `arenas` must outlive the object. If no copy engines are wanted, the object carries no calls.
   static Result<DeviceCopies> open(const DeviceRank::Request& request, const DeviceArenas& arenas,
                                    LaunchAdd launch_add);
-  /// Whether any call would be carried; `staged`: where GPUs do not reach one another's memory.
+  /// Returns whether copy engines would carry any calls. `staged`: GPUs cannot access one another's memory.
   static bool are_wanted(const DeviceRank::Request& request, bool staged);
 
-  /// All ranks decide alike.
+  /// Returns whether copy engines carry the call; the same on all ranks.
   bool carries(const Call& call) const;
-  /// Whether calls may be captured into graphs; if not, kernels carry those.
+  /// Returns whether calls can be captured into graphs; if not, kernels carry captured calls.
   bool can_be_captured() const { return staged_ == nullptr; }
   Status enqueue(const Call& call);
 
-  /// Of a send or a receive; both ends decide alike, whatever else their groups have.
+  /// Returns whether copy engines carry a send or a receive. Both ends decide alike, whatever else their groups
+  /// contain.
   bool carries_message(const Call& message) const;
-  /// Those of a group that are carried, on `stream`; `beside` gives it what carries the others.
+  /// Enqueues the messages of a group for which carries_message() is true, on `stream`. `beside` enqueues the group's
+  /// other messages on the same stream; they run at the same time.
   Status enqueue_messages(std::span<const Call> messages, void* stream, const std::function<Status()>& beside);
 
-  /// Where GPUs reach one another's memory and none is of two ranks, makes ready for enqueue_in_place(); else nothing.
-  /// Collective.
+  /// Prepares enqueue_in_place() if GPUs can access one another's memory, no two ranks of a process share a GPU, and
+  /// all ranks share control words; otherwise does nothing. Collective.
   Status open_in_place(DeviceArenas& arenas);
-  /// Whether a call could go into the outputs of peers, if they are registered; all ranks decide alike.
+  /// Returns whether the call goes directly into the outputs of peers if these are registered; the same on all ranks.
   bool carries_in_place(const Call& call) const;
-  /// `place` is that of the call's output.
+  /// Enqueues such a call. `place`: of the call's output.
   Status enqueue_in_place(const Call& call, const DeviceRegistrations::Place& place);
-  /// By which ranks meet for such a call: those whose outputs are at other places do not.
+  /// Returns the hash by which ranks meet for such a call: it depends on the output's place, so that ranks whose
+  /// outputs are at different places do not meet.
   static std::uint32_t hash_at(const Call& call, const DeviceRegistrations::Place& place);
 
-  /// Whether there is anything that streams could wait for.
+  /// Returns whether there are copies for which streams could wait.
   bool are_open() const { return staged_ || peers_ || messages_; }
-  /// When the communicator has failed, again and again: ends what streams wait for. Asks nothing of the driver.
+  /// Ends whatever streams wait for, after the communicator has failed. To be called repeatedly, as streams may come to
+  /// further waits. Makes no driver calls.
   void release_waits();
-  /// From the rank's attendant, again and again: tells of waits, and ends them when the communicator has failed.
+  /// Polled by the attendant thread: reports long waits, raises an error at the deadline, and ends waits when the
+  /// communicator has failed.
   void look_after();
 
  private:
@@ -71,9 +77,9 @@ class DeviceCopies {
   cuda::DeviceMemory shares_done_;
   std::unique_ptr<copy_engine::StagedCopies> staged_;
   std::unique_ptr<copy_engine::PeerCopies> peers_;
-  std::unique_ptr<copy_engine::PeerMessages> messages_;  ///< where peers_ has windows
-  copy_engine::Gate gate_;                               ///< where kernels have a deadline
-  std::chrono::milliseconds told_{0};
+  std::unique_ptr<copy_engine::PeerMessages> messages_;  ///< if peers_ has windows
+  copy_engine::Gate gate_;                               ///< used if kernels have a deadline
+  std::chrono::milliseconds told_{0};  ///< length of the wait in progress when it was last reported; 0: not yet
 };
 
 }  // namespace strait

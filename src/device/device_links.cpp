@@ -14,7 +14,8 @@
 namespace strait {
 namespace {
 
-/// What CUDA says, if this process sees the peer: atomics work across NVLink only. Else nothing.
+/// Asks CUDA whether NVLink connects the GPUs: only across NVLink are native atomics supported. Nothing if this process
+/// does not see the peer's GPU.
 std::optional<bool> ask_cuda(int device, const std::string& peer_bus_id) {
   int peer = 0, atomics = 0;
   const bool sees =
@@ -30,7 +31,7 @@ const SurveyedGpu* find(const NvmlSurvey& survey, const std::string& bus_id) {
   return found == survey.gpus.end() ? nullptr : &*found;
 }
 
-/// Whether NVML lists links from one to the other, or from both to a third: a switch.
+/// Returns whether NVML lists NVLinks from one GPU to the other, or from both to devices that are not GPUs: a switch.
 bool is_linked(const NvmlSurvey& survey, const std::string& one, const std::string& other) {
   const SurveyedGpu *a = find(survey, one), *b = find(survey, other);
   if (a == nullptr || b == nullptr) return false;
@@ -46,7 +47,7 @@ bool is_linked(const NvmlSurvey& survey, const std::string& one, const std::stri
 
 Status check_nvlink(int device, std::span<const std::string> bus_ids) {
   STRAIT_ASSIGN(const std::string own, device_bus_id(device));
-  std::optional<NvmlSurvey> survey;  // milliseconds: only where CUDA sees no further than this process
+  std::optional<NvmlSurvey> survey;  // takes milliseconds: only made for GPUs that CUDA does not show to this process
   for (const std::string& peer : bus_ids) {
     if (normal_bus_id(peer) == normal_bus_id(own)) continue;
     std::optional<bool> linked = ask_cuda(device, peer);
@@ -60,7 +61,7 @@ Status check_nvlink(int device, std::span<const std::string> bus_ids) {
 }
 
 ExchangeRates find_exchange_rates(const std::vector<std::string>& bus_ids, bool through_host) {
-  static const auto topology = detect();  // takes as long as all else that a communicator needs
+  static const auto topology = detect();  // once: takes as long as everything else that a communicator needs
   if (topology) return exchange_rates(*topology, process_rates(), bus_ids, through_host);
   log_warn(0, "what joins the GPUs cannot be seen: " + topology.error().message +
                   ". Calls are cut as on PCIe Gen5, unless ranks measure clearly less; STRAIT_EXCHANGE_GBPS says what "

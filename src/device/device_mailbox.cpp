@@ -13,8 +13,7 @@ void tell_of_mailbox(kernels::Mailbox& mailbox, const DeviceRank::Request& reque
   const std::atomic_ref word(mailbox.event);
   Event event = word.load(std::memory_order_acquire);
   if (event != Event::none) event = word.exchange(Event::none);
-  // Of several events the last one is left, and it may have overwritten the one that says that outputs are worth
-  // nothing.
+  // Of several events only the last one is kept. It may have overwritten a timeout, after which outputs are invalid.
   if (std::atomic_ref(mailbox.timed_out).load() != 0 && !request.watch->has_failed()) event = Event::timeout;
   if (event == Event::none) return;
   std::uint32_t peer = std::atomic_ref(mailbox.peer).load();

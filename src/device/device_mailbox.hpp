@@ -6,8 +6,8 @@
 
 namespace strait {
 
-/// What kernels of this rank have said of their waits since the last time, said to the user or to all ranks: a wait
-/// that is long, or longer than the deadline. From any thread.
+/// Reports what kernels of this rank have written to the mailbox since the last time: warns the user of a long wait, or
+/// raises the error of one that has passed its deadline on all ranks. From any thread.
 void tell_of_mailbox(kernels::Mailbox& mailbox, const DeviceRank::Request& request, const DeviceReducers& reducers);
 
 }  // namespace strait

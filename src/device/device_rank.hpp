@@ -18,88 +18,98 @@
 
 namespace strait {
 
-/// How far a GPU is.
+/// How far a GPU has got with the calls of its rank.
 struct DeviceProgress {
-  std::optional<std::uint32_t> collectives;  ///< started, modulo 2^32
-  /// All kernels that it has begun have ended, none by giving up; but nothing is known of those of graphs.
+  std::optional<std::uint32_t> collectives;  ///< how many have started, modulo 2^32; none: they are not counted
+  /// Whether all kernels that have begun have ended, none of them by giving up. Kernels in graphs are not counted.
   bool has_ended = false;
 };
 
-/// What a GPU adds to a rank: memory that the peers' GPUs reach, and the kernels that carry calls out. The rest of the
-/// communicator (joining, control words, errors) is the same as on host ranks.
+/// The GPU part of a rank: memory that peers' GPUs can access, and the kernels and copies that carry calls out.
+/// Everything else of a communicator (bootstrap, control words, errors) is the same as on host ranks. One thread at a
+/// time, except for functions that may be called from any thread.
 class DeviceRank {
  public:
   struct Request {
-    DeviceOptions options;  ///< as the settings have them
+    DeviceOptions options;  ///< with all settings resolved (Comm::read_settings())
     int device = 0;
     std::uint32_t rank = 0;
     std::uint32_t ranks = 1;
-    std::vector<std::string> bus_ids;   ///< of the ranks' GPUs
-    bool threads_share_a_gpu = false;   ///< ranks of one process, whichever
-    std::int64_t timeout_ms = 0;        ///< of an operation; 0: none
-    bool shares_control = true;         ///< a failure of any rank is seen by all at once
-    Hops hops = Hops::chosen;           ///< forced where it can be
-    std::string communicator;           ///< a name that no other has, the same on all ranks
-    std::uint32_t most_reducers = 0;    ///< threads of all ranks together
-    WireFormat wire = WireFormat::off;  ///< of the communicator: what it needs is there from the start
-    /// What the GPUs give by PCIe, through host memory or from peer to peer: the same on all ranks. Collective.
+    std::vector<std::string> bus_ids;   ///< PCI bus IDs of the ranks' GPUs, by rank
+    bool threads_share_a_gpu = false;   ///< some ranks are threads of one process on one GPU
+    std::int64_t timeout_ms = 0;        ///< deadline of an operation; 0: none
+    bool shares_control = true;         ///< control words are shared memory: all ranks see a failure at once
+    Hops hops = Hops::chosen;           ///< the number of hops, forced where that is possible
+    std::string communicator;           ///< its unique name, the same on all ranks
+    std::uint32_t most_reducers = 0;    ///< limit of CPU reducer threads, of all ranks together
+    WireFormat wire = WireFormat::off;  ///< default wire format; what it needs is set up from the start
+    /// Returns the rates of the GPUs over PCIe, through host memory or between peers; the same on all ranks.
+    /// Collective.
     std::function<Result<ExchangeRates>(bool through_host)> exchange_rates;
-    /// While this rank waits for its GPU: an error if the communicator will not be made. Never waits.
+    /// Polled while the set-up waits for this rank's GPU: returns an error if the communicator will not be made. Does
+    /// not wait.
     std::function<Status()> goes_on;
-    /// All ranks' words, by rank. Collective.
+    /// Returns the words of all ranks, by rank. Collective.
     std::function<Result<std::vector<std::uint32_t>>(std::uint32_t word)> gather;
-    /// Gives this descriptor to all ranks; theirs, by rank. Collective.
+    /// Passes a file descriptor to all ranks and returns theirs, by rank. Collective.
     std::function<Result<std::vector<UniqueFd>>(int fd)> exchange;
-    /// Whether all ranks are well; else the first one's error, as "rank 1 (...) cannot <what>: ...". Collective.
+    /// Returns success if `own` is success on all ranks; otherwise this rank's own error, or that of the first rank
+    /// that failed, as "rank 1 (...) cannot <what>: ...". Collective.
     std::function<Status(const Status& own, const std::string& what)> agree;
-    Watch* watch = nullptr;  ///< outlives the rank
+    Watch* watch = nullptr;  ///< must outlive the rank
   };
+  /// Collective over all ranks of the request.
   static Result<std::unique_ptr<DeviceRank>> open(const Request& request);
-  /// Waits for the device to finish this rank's work; after an error of the communicator that is soon.
+  /// Waits until the GPU has finished this rank's work. After a failure of the communicator that is soon; work that has
+  /// not ended 10 s later is given up, and its memory leaked (CallOrder::await_idle()).
   virtual ~DeviceRank() = default;
 
-  /// "cuda_p2p"; "host_staged" where peers' memory cannot be reached; "islands" where that of some can.
+  /// Returns "cuda_p2p"; "host_staged" if GPUs cannot access one another's memory; "islands" if only some can; on
+  /// several hosts, the name for this host and that of the network, such as "cuda_p2p+tcp".
   virtual const char* transport_name() const = 0;
-  /// Why it is no faster one; empty where there is none.
+  /// Returns why a faster transport is not used; empty if there is none.
   virtual const std::string& transport_why() const = 0;
-  /// That its calls are cut for: the same on all ranks.
+  /// Returns the rates for which calls are cut; the same on all ranks.
   virtual const ExchangeRates& exchange_rates() const = 0;
-  /// From which size of the larger buffer on a wire format makes calls faster: the same on all ranks.
+  /// Returns the size of the larger buffer from which a wire format makes calls faster; the same on all ranks.
   virtual std::size_t wire_pays_bytes() const = 0;
-  /// Before a call is enqueued, and before anything of its group is: allocates what it needs, which may wait for
-  /// kernels that run. Code::invalid_usage: the stream is being captured, and that cannot be now; nothing has happened.
+  /// Allocates what `call` needs. Must come before anything of the call's group is enqueued, because allocation may
+  /// wait for running kernels. Code::invalid_usage: the stream is being captured, and the allocation is not possible
+  /// then; nothing has changed.
   virtual Status prepare_call(const Call& call) = 0;
-  /// Launches the call on its stream. Calls are valid (validate()) and prepared.
+  /// Enqueues the call on its stream. The call must be valid (validate()) and prepared.
   virtual Status enqueue(const Call& call) = 0;
-  /// How many of a group's collectives, from the first one on, go in one launch; at least 1. The same on all ranks.
+  /// Returns how many of a group's collectives, from the first on, share one launch; at least 1. The same on all ranks.
   virtual std::size_t aggregated_calls(std::span<const Call> group) const = 0;
-  /// So many.
+  /// Enqueues the collectives that share a launch, as many as aggregated_calls() said.
   virtual Status enqueue_aggregate(std::span<const Call> calls) = 0;
-  /// Sends and receives of one group.
+  /// Enqueues the sends and receives of one group.
   virtual Status enqueue_messages(std::span<const Call> calls) = 0;
-  /// What comes next on `then` waits for what is on `first` now. Where one of them is being captured and the other is
-  /// not, or into another graph, nothing: no wait crosses the border of a graph.
+  /// Makes later work on `then` wait for the work that is on `first` now. Does nothing if only one of the streams is
+  /// being captured, or both into different graphs: a wait cannot cross the border of a graph.
   virtual Status order_streams(void* first, void* then) = 0;
-  /// Has peers map this memory (straitCommRegister), so that calls may write into it in place. Collective. Does nothing
-  /// where GPUs do not reach one another's memory.
+  /// Makes peers map this memory (straitCommRegister), so that calls can write directly into it. `number` is the same
+  /// on all ranks. Collective. Does nothing if GPUs cannot access one another's memory.
   virtual Status register_memory(std::uint64_t number, void* pointer, std::size_t bytes) = 0;
-  /// Waits for what this rank's GPU does.
+  /// Ends a registration, after waiting for this rank's work on its GPU.
   virtual Status deregister_memory(std::uint64_t number) = 0;
-  /// Likewise, of what no call can have used yet: waits for nothing.
+  /// Ends a registration that no call can have used yet. Does not wait.
   virtual void forget_memory(std::uint64_t number) = 0;
-  /// Until this rank's GPU has done all that was enqueued. Code::aborted: the communicator has failed, and that does
-  /// not end. Another error: the GPU has failed. From any thread.
+  /// Waits until this rank's GPU has finished everything that was enqueued. Code::aborted: the communicator has failed,
+  /// and the work does not end. Another error: the GPU has failed. From any thread.
   virtual Status await_work() = 0;
-  /// If a kernel of this rank has given up, that is the communicator's error from now on: who has seen a stream end
-  /// need not wait until it is noticed. From any thread.
+  /// If a kernel of this rank has given up, makes that the communicator's error now: a thread that has seen a stream
+  /// complete need not wait until the attendant thread notices. From any thread.
   virtual void hear_of_failures() const = 0;
-  /// Whether the GPU has finished all that was enqueued; nothing where that cannot be asked now. From any thread.
+  /// Returns whether the GPU has finished everything that was enqueued; nothing if that cannot be determined now. From
+  /// any thread.
   virtual std::optional<bool> is_idle() const = 0;
-  /// What the GPU has started, or had when the communicator failed, which is put down then in the rank's control words
-  /// (RankControl::started); nothing where it does not answer. From any thread.
+  /// Returns how far the GPU has got; nothing if it does not answer in time. On one host, also records in the rank's
+  /// control words (RankControl::started) which calls the GPU has started; once a kernel has given up that record stays
+  /// as it is. From any thread.
   virtual std::optional<DeviceProgress> progress() = 0;
-  /// The number of the capture if the stream records into a graph, else 0: what is captured runs later, any number of
-  /// times. Asked right before a call is enqueued on it.
+  /// Returns the ID of the stream's capture, or 0 if it is not being captured. (Captured calls run later, any number of
+  /// times.) To be asked right before a call is enqueued on the stream.
   virtual Result<std::uint64_t> capture_of(void* stream) = 0;
 };
 

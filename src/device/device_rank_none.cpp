@@ -1,4 +1,4 @@
-// Stands for cuda_rank.cpp, device_links.cpp and device_memory.cpp in builds without CUDA.
+// Replaces cuda_rank.cpp, device_links.cpp and device_memory.cpp in builds without CUDA.
 #include "device/device_links.hpp"
 #include "device/device_rank.hpp"
 #include "device/memory/device_memory.hpp"

@@ -8,11 +8,11 @@
 
 namespace strait {
 
-/// What a stream tells the threads when it comes to it.
+/// A reduction that a stream gives to the threads, by a host function, when it comes to it.
 struct DeviceReducers::Announcement {
   cpu_reducers::LaneReducers* threads;
   cpu_reducers::Reduction reduction;
-  bool once;  ///< and not each time that a graph is launched
+  bool once;  ///< not in a graph: is deleted after the first time
 
   static void CUDART_CB make(void* self) {
     auto* announcement = static_cast<Announcement*>(self);
@@ -34,7 +34,7 @@ Result<DeviceReducers> DeviceReducers::open(const DeviceRank::Request& request, 
   const kernels::Ring& meeting = arenas.meeting_ring();
   reducers.least_bytes_ = least_bytes(request, meeting.ranks, arenas.crossing_ranks(), arenas.exchange_rates());
   reducers.least_wire_bytes_ =
-      request.options.cpu_reduce_bytes.value_or(0);  // that it pays has not been seen: for who asks
+      request.options.cpu_reduce_bytes.value_or(0);  // only on request: it has not been shown to pay
   reducers.members_.assign(meeting.members, meeting.members + meeting.ranks);
   cpu_reducers::LaneReducers::Setup setup;
   setup.memory = arenas.reducers_memory()->data() + arenas.reducers_offset();
@@ -51,7 +51,8 @@ Result<DeviceReducers> DeviceReducers::open(const DeviceRank::Request& request, 
 
 bool DeviceReducers::carries(const Call& call) const {
   if (threads_ == nullptr || call.collective != Collective::all_reduce) return false;
-  if (call.op == ReduceOp::premul_sum && call.wire == WireFormat::off) return false;  // else the encoder multiplies
+  // In a wire format the encoder multiplies.
+  if (call.op == ReduceOp::premul_sum && call.wire == WireFormat::off) return false;
   const std::size_t least = call.wire == WireFormat::off ? least_bytes_ : least_wire_bytes_;
   return least != 0 && call.count * size_bytes(call.type) >= least;
 }
@@ -76,7 +77,7 @@ Status DeviceReducers::announce(const cpu_reducers::Reduction& reduction, bool c
   if (captures)
     captured_.push_back(std::move(announcement));
   else
-    (void)announcement.release();  // it ends itself
+    (void)announcement.release();  // make() deletes it
   return {};
 }
 

@@ -11,24 +11,27 @@
 
 namespace strait {
 
-/// The large all-reduces of GPU ranks that meet in host memory: CPU threads add up what kernels bring, so that each
-/// GPU's link carries the message once each way, however many ranks there are (plan staged). Of islands: what crosses.
-/// Those in a wire format, too: then what the link carries is encoded.
+/// Large all-reduces of GPU ranks through host memory in which CPU threads do the additions (plan `staged`): kernels
+/// bring contributions and take the sum, so that each GPU's link carries the message once each way, however many ranks
+/// there are. With islands this is done with what crosses between them. Calls in a wire format are carried, too; the
+/// link then carries encoded data.
 ///
 /// The threads must be given calls in the order in which GPUs come to them. Calls run in the order in which they are
-/// made, but those of a graph whenever it is launched: there the stream gives them to the threads, by a host function.
-/// And since nobody tells when that is, so it does all calls that are made after the first capture.
+/// made, but those in a graph run whenever it is launched. So a captured call is given to the threads by its stream,
+/// through a host function. And since nothing announces a graph launch, so are all calls that are made after the first
+/// capture.
 class DeviceReducers {
  public:
   DeviceReducers();
   ~DeviceReducers();
   DeviceReducers(DeviceReducers&&) noexcept;
   DeviceReducers& operator=(DeviceReducers&&) noexcept;
-  /// `calls` go over the ring with the threads. Where no reducers are wanted this carries nothing. `request` outlives
-  /// this.
+  /// `calls` plans launches over the ring with the threads. If no reducers are wanted, the object carries no calls.
+  /// `request` must outlive the object.
   static Result<DeviceReducers> open(const DeviceRank::Request& request, const DeviceArenas& arenas, DeviceCalls calls);
-  /// Of the exact all-reduces for them (cpu_reduce_border_bytes()): as asked for, else by what is known of the machine.
-  /// 0: there are none.
+  /// Returns the size from which CPU threads add up exact all-reduces (those without a wire format): as the user says,
+  /// otherwise by what is known of the machine (cpu_reduce_border_bytes(), which explains `meeting` and `crossing`). 0:
+  /// none.
   static std::size_t least_bytes(const DeviceRank::Request& request, std::size_t meeting, std::size_t crossing,
                                  const ExchangeRates& rates) {
     if (request.ranks == 1) return 0;
@@ -36,13 +39,14 @@ class DeviceReducers {
         static_cast<std::uint32_t>(meeting), static_cast<std::uint32_t>(crossing), request.ranks, rates));
   }
 
-  /// Of a call by the ranks that meet: all, or with islands those across. They decide alike.
+  /// Returns whether CPU threads add up a call of the ranks whose contributions meet: all ranks, or with islands those
+  /// across. These ranks decide alike.
   bool carries(const Call& call) const;
-  /// Gives the call to the threads; the kernel is to be launched next on the call's stream, which `captures` or not.
-  /// Of one in a wire format: an exchange of DeviceQuantized::steps_by_reducers().
+  /// Gives the call to the threads, and returns the kernel launch that must come next on the call's stream. `captures`:
+  /// that stream is being captured. A call in a wire format is an exchange of DeviceQuantized::steps_by_reducers().
   Result<DeviceLaunch> take(const Call& call, bool captures);
   void abort();
-  /// For whom the threads were last seen to wait.
+  /// Returns the rank for which the threads were last seen to wait.
   std::uint32_t awaited_rank() const;
 
  private:
@@ -50,12 +54,12 @@ class DeviceReducers {
   Status announce(const cpu_reducers::Reduction& reduction, bool captures, void* stream);
 
   DeviceCalls calls_;
-  std::size_t least_bytes_ = 0;         ///< of exact calls; 0: none
-  std::size_t least_wire_bytes_ = 0;    ///< likewise of calls in a wire format, before they are encoded
-  std::vector<std::uint32_t> members_;  ///< who meets, by their numbers in the communicator
+  std::size_t least_bytes_ = 0;         ///< least size of exact calls; 0: none are carried
+  std::size_t least_wire_bytes_ = 0;    ///< least size of calls in a wire format, before encoding; 0: none
+  std::vector<std::uint32_t> members_;  ///< the ranks that meet, by their numbers in the communicator
   std::unique_ptr<cpu_reducers::LaneReducers> threads_;
-  bool by_streams_ = false;
-  std::vector<std::unique_ptr<Announcement>> captured_;  ///< a graph may be launched as long as there are the threads
+  bool by_streams_ = false;                              ///< streams give calls to the threads: since the first capture
+  std::vector<std::unique_ptr<Announcement>> captured_;  ///< kept, as graphs may be launched while the threads exist
 };
 
 }  // namespace strait

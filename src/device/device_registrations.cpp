@@ -8,7 +8,7 @@
 namespace strait {
 namespace {
 
-/// Each rank's number. Collective.
+/// Returns the numbers of all ranks, by rank. Collective.
 Result<std::vector<std::size_t>> gather(const DeviceRank::Request& request, std::size_t number) {
   STRAIT_ASSIGN(const auto low, request.gather(static_cast<std::uint32_t>(number)));
   STRAIT_ASSIGN(const auto high, request.gather(static_cast<std::uint32_t>(number >> 32)));
@@ -21,7 +21,7 @@ Result<std::vector<std::size_t>> gather(const DeviceRank::Request& request, std:
 
 Status DeviceRegistrations::add(const DeviceRank::Request& request, std::uint64_t number, void* pointer,
                                 std::size_t bytes) {
-  were_any_ = true;  // whatever comes of it, for it might be something else on each rank
+  were_any_ = true;  // whatever the result, which may differ between ranks
   Registration registration{static_cast<std::byte*>(pointer), {}, {}, {}};
   Status own;
   if (auto memory = UserMemory::find(pointer, bytes, request.device))
@@ -34,7 +34,7 @@ Status DeviceRegistrations::add(const DeviceRank::Request& request, std::uint64_
   std::copy(registration.addresses.begin(), registration.addresses.end(),
             at_peers_.begins[number % kernels::most_registered]);
   all_.insert_or_assign(number, std::move(registration));
-  Status ranged = add_range(request, number, pointer, bytes);  // now: what a range names must be there
+  Status ranged = add_range(request, number, pointer, bytes);  // last: a range must name what is in all_
   if (!ranged) remove(number);
   return ranged;
 }
@@ -75,7 +75,8 @@ Status DeviceRegistrations::add_range(const DeviceRank::Request& request, std::u
   return {};
 }
 
-/// All ranks trade as many allocations as the one with the most has; those that have fewer give their first again.
+/// All ranks exchange as many allocations as the rank with the most has; ranks that have fewer give their first one
+/// again.
 Status DeviceRegistrations::map_peers(const DeviceRank::Request& request, Registration& registration) {
   const std::vector<std::size_t> own_sizes = registration.own.sizes_bytes();
   STRAIT_ASSIGN(const auto offsets, gather(request, registration.own.offset()));
@@ -133,7 +134,8 @@ Result<std::optional<DeviceRegistrations::Place>> DeviceRegistrations::find(cons
 
 Result<std::uint64_t> DeviceRegistrations::offer(const void* pointer, std::size_t bytes) const {
   STRAIT_ASSIGN(const auto found, find_range(pointer, bytes));
-  // Of older ones peers know no more, or take for them the one at their place whose number has the same lower bits.
+  // Peers no longer know of older registrations, or would take the one now at its place for it if the lower bits of
+  // both numbers are equal.
   if (!found || at_peers_.numbers[found->number % kernels::most_registered] != found->number) return 0;
   return kernels::offer_of(found->number, found->offset);
 }

@@ -1,4 +1,4 @@
-// The host memory that GPU ranks trade through where they do not reach one another's.
+// The host memory through which GPU ranks exchange data if their GPUs cannot access one another's memory.
 #include <algorithm>
 #include <utility>
 
@@ -33,7 +33,7 @@ Result<std::vector<RankNodes>> gather_nodes(const DeviceRank::Request& request) 
 Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
   ring_.ranks = request.ranks;
   STRAIT_TRY(share_budget(request));
-  // What ranks trade across islands lies behind what all trade.
+  // The slots of the ring across islands follow those of the ring of all ranks.
   const std::size_t budget_bytes = budget_.arenas_bytes / request.ranks / (islands_.empty() ? 1 : 2);
   const ArenaLayout layout = arena_layout(ArenaKind::host, request.ranks, budget_bytes);
   ArenaLayout across{};
@@ -60,8 +60,8 @@ Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
   return {};
 }
 
-/// Unless the user says what GPUs exchange. All copy at once, to and from the slots of bulk in their own arenas: there
-/// nothing lies yet, and no packets ever.
+/// Measures what GPUs exchange with host memory, unless the user has set that rate. All ranks copy at once, to and from
+/// the bulk slots of their own arenas, which are not in use yet, and in which there are never packets.
 Status DeviceArenas::measure_rates(const DeviceRank::Request& request, const ArenaLayout& layout) {
   if (request.ranks == 1 || exchange_rates_.is_settled) return {};
   const std::size_t begin_bytes = layout.slots[static_cast<std::size_t>(kernels::Protocol::bulk)].offset_bytes;
@@ -73,7 +73,7 @@ Status DeviceArenas::measure_rates(const DeviceRank::Request& request, const Are
   };
   const auto measured = measure_exchange(copy, request.gather);
   if (copies && !copies->have_ended()) {
-    (void)new auto(std::move(staging_));  // copies may still go there
+    (void)new auto(std::move(staging_));  // leaked: copies may still go there
     return tl::unexpected(measured ? measured->own.error() : measured.error());
   }
   STRAIT_TRY(measured);
@@ -85,7 +85,7 @@ Status DeviceArenas::measure_rates(const DeviceRank::Request& request, const Are
   return {};
 }
 
-/// Between what kernels, copy engines and CPU threads are to have.
+/// Divides the memory between kernels, copy engines and CPU threads.
 Status DeviceArenas::share_budget(const DeviceRank::Request& request) {
   reducers_of_each_ =
       cpu_reducers_of_each(request.options.reducers.threads, request.most_reducers, request.ranks, crossing_ranks());
@@ -97,7 +97,7 @@ Status DeviceArenas::share_budget(const DeviceRank::Request& request) {
   return {};
 }
 
-/// For copy engines and CPU threads.
+/// Allocates the memory for copy engines and CPU threads.
 Status DeviceArenas::open_large(const DeviceRank::Request& request) {
   if (budget_.windows_bytes > 0) {
     const copy_engine::StagedOptions options;
@@ -114,7 +114,7 @@ Status DeviceArenas::join_across(const DeviceRank::Request& request, const Arena
   STRAIT_ASSIGN(island_scratch_, cuda::DeviceMemory::allocate_uncleared(request.device, DeviceIslands::scratch_bytes));
   const auto [own, place] = place_of(islands_, request.rank);
   if (islands_[own].size() == 1) {
-    // Nobody to trade with; what such a rank does with its own data needs a ring all the same.
+    // The rank has no peer in its island, but what it does with its own data needs a ring all the same.
     island_ring_ = ring_of(request, islands_[own], 0, before);
     island_ring_.staged = true;
     island_ring_.arenas[0] = ring_.arenas[request.rank];
@@ -141,7 +141,7 @@ Result<HostMemory> DeviceArenas::share_one(const DeviceRank::Request& request, s
   };
   if (request.rank == 0) take(HostMemory::allocate(request.device, bytes, staging_share_.lease, places));
   STRAIT_TRY(request.agree(opened, "share host memory for " + what));
-  // The others have nothing to give, and give what they have.
+  // All ranks must give a descriptor; those of the others are not used.
   STRAIT_ASSIGN(const UniqueFd given, request.rank == 0 ? one.share() : staging_[request.rank].share());
   STRAIT_ASSIGN(const auto descriptors, request.exchange(given.get()));
   if (request.rank != 0) take(HostMemory::import(descriptors[0].get(), bytes, request.device, staging_share_.lease));
@@ -180,7 +180,7 @@ std::vector<PlacedPart> DeviceArenas::reducers_places() const {
 Status DeviceArenas::open_reducers(const DeviceRank::Request& request) {
   const cpu_reducers::ReducerMemory layout = reducers_layout();
   STRAIT_ASSIGN(reducers_memory_, share_one(request, all_reducers_bytes(), "CPU reducers", reducers_places()));
-  if (meeting_ring().ranks == 0) {  // what this rank has is added up on its GPU's island
+  if (meeting_ring().ranks == 0) {  // its contribution is added up within its island
     reducers_memory_ = {};
     return {};
   }
@@ -197,7 +197,7 @@ Status DeviceArenas::open_reducers(const DeviceRank::Request& request) {
   return {};
 }
 
-/// Rank 0's; the others have no use for theirs.
+/// All ranks map the memory of rank 0; the others do not keep theirs.
 Status DeviceArenas::open_peer_words(const DeviceRank::Request& request) {
   const copy_engine::MessageWords words{request.ranks};
   const std::size_t bytes = words.size_bytes();

@@ -15,7 +15,7 @@ using cuda::check;
 
 namespace {
 
-/// Of a copy: two of them are the least that can be allocated of a GPU. Rounds of more bytes make several.
+/// Most bytes of a copy; a round of more makes several. Two of them are the least that can be allocated on a GPU.
 constexpr std::size_t most_chunk_bytes = std::size_t{1} << 20, alignment = 4096;
 constexpr auto look_every = std::chrono::microseconds(50);
 

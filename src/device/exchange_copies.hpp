@@ -10,24 +10,24 @@
 
 namespace strait {
 
-/// What measure_exchange() times: copies between a GPU and its rank's host memory, both ways at once, by copy engines
-/// and on streams of their own. They wait for nothing else that the GPU does, and carry nothing but zeros.
+/// The copies that measure_exchange() times: between a GPU and its rank's host memory, both ways at once, by copy
+/// engines and on streams of their own. They wait for no other work of the GPU, and copy only zeros.
 class ExchangeCopies {
  public:
   struct Setup {
     int device = 0;
-    std::span<std::byte> host;  ///< pinned, and zeroed: so it stays
-    /// Asked while copies are waited for: an error if the set-up does not go on, or has taken too long.
+    std::span<std::byte> host;  ///< pinned and zeroed; it stays zero
+    /// Polled while copies are awaited: returns an error if the set-up does not go on, or has taken too long.
     std::function<Status()> goes_on;
   };
   static Result<ExchangeCopies> open(Setup setup);
   ExchangeCopies(ExchangeCopies&& other) noexcept;
-  /// Lets go of everything, and waits for nothing: if copies have not ended, what they use is not freed.
+  /// Waits for nothing: if copies have not ended, what they use is leaked.
   ~ExchangeCopies();
 
-  /// So many bytes each way; how long they took on the GPU.
+  /// Copies `bytes` each way, waits for that, and returns how long it took on the GPU.
   Result<std::chrono::nanoseconds> copy(std::size_t bytes);
-  /// Otherwise the host memory may be written to at any time.
+  /// Returns whether all copies have ended. If not, the host memory may be written to at any time.
   bool have_ended() const;
 
  private:

@@ -45,7 +45,7 @@ Result<CallOrder::Tail> IslandMessages::enqueue(std::span<const Call> messages, 
     return {};
   };
   const Status done = launch_all();
-  STRAIT_TRY(setup_.side->join(stream));  // also when that failed: a capture ends with nothing left open
+  STRAIT_TRY(setup_.side->join(stream));  // even after a failure: a capture must end with all forks joined
   STRAIT_TRY(done);
   return CallOrder::Tail::other;
 }

@@ -26,7 +26,7 @@ std::optional<std::uint32_t> parse_rank(std::string_view text) {
   return rank;
 }
 
-/// What is wrong with a group; empty where nothing is, and its ranks are in `island`.
+/// Puts the ranks of a group into `island`. Returns what is wrong with it, or an empty string.
 std::string problem_of(std::string_view group, const std::vector<Island>& before, Island& island) {
   for (const std::string_view part : split(group, '-')) {
     const auto rank = parse_rank(part);

@@ -32,7 +32,7 @@ bool RegisteredRanges::add(std::uint64_t number, const void* begin, std::size_t 
     fresh.frame = first.front().frame;
     fresh.distance = first.front().distance;
   }
-  std::map<std::uint64_t, std::int64_t> frames;  // that are overlapped on any rank, and where it begins in them
+  std::map<std::uint64_t, std::int64_t> frames;  // frames overlapped on any rank, and where the range begins in them
   for (const std::vector<Overlap>& of_rank : overlaps)
     for (const Overlap& overlap : of_rank) frames.emplace(overlap.frame, overlap.distance);
   std::vector<Range*> ranges;
@@ -42,7 +42,7 @@ bool RegisteredRanges::add(std::uint64_t number, const void* begin, std::size_t 
   for (Range* range : ranges) {
     range->counts = fresh.counts;
     if (!alike) continue;
-    range->distance += fresh.distance - frames.at(range->frame);  // what joins two frames makes one of them
+    range->distance += fresh.distance - frames.at(range->frame);  // frames that the range overlaps become one
     range->frame = fresh.frame;
   }
   all_.insert_or_assign(number, fresh);

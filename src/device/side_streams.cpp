@@ -11,7 +11,7 @@ Result<std::unique_ptr<SideStreams>> SideStreams::open(std::unique_ptr<copy_engi
   return streams;
 }
 
-/// What they were given goes on.
+/// Does not wait: the streams' work goes on.
 SideStreams::~SideStreams() {
   lane_.close(*driver_);
   if (begun_ != nullptr) driver_->destroy_event(begun_);

@@ -8,8 +8,9 @@
 
 namespace strait {
 
-/// Streams of the communicator's own, for work beside what a user's stream is given at the same time. Can be captured.
-/// There is one for each capture that is under way (Lane::fork), and one for the rest. One thread at a time.
+/// Internal streams of a communicator, for work that runs beside what a user's stream is given at the same time. They
+/// can be captured: each capture that is under way has its own stream (Lane::fork()), and work outside of captures has
+/// one. One thread at a time.
 class SideStreams {
  public:
   using Stream = copy_engine::StreamDriver::Stream;
@@ -18,9 +19,9 @@ class SideStreams {
   SideStreams(const SideStreams&) = delete;
   SideStreams& operator=(const SideStreams&) = delete;
 
-  /// A stream that comes after what is on `stream` now; until the join().
+  /// Returns a stream whose work comes after what is on `stream` now. It may be used until join().
   Result<Stream> fork(Stream stream);
-  /// What comes next on `stream` waits for what the last fork() was given.
+  /// Makes later work on `stream` wait for what the stream of the last fork() was given.
   Status join(Stream stream) { return lane_.join(*driver_, stream); }
 
  private:

@@ -9,7 +9,7 @@
 namespace strait {
 
 StagingAccount& StagingAccount::of_process() {
-  static auto* const account = new StagingAccount;  // communicators may be let go of while the process ends
+  static auto* const account = new StagingAccount;  // communicators may be freed while the process ends
   return *account;
 }
 
@@ -48,7 +48,7 @@ std::size_t StagingAccount::sum() const {
 }
 
 Result<StagingShare> agree_on_staging(const DeviceRank::Request& request, bool has_reducers, bool has_windows) {
-  constexpr std::size_t unit_bytes = 4096;  // what is agreed on are words of 32 bits
+  constexpr std::size_t unit_bytes = 4096;  // gather() exchanges words of 32 bits
   StagingShare share;
   share.lease = StagingAccount::of_process().lease(
       {request.communicator, request.options.host_memory_bytes, request.ranks, has_reducers, has_windows});

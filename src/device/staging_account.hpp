@@ -12,21 +12,22 @@
 
 namespace strait {
 
-/// What the communicators of a process have pinned of the host memory that all of a host are to keep to
-/// (STRAIT_HOST_MEMORY_BYTES). A communicator counts with all that its ranks pin together, for each of them maps it
-/// all, and once, however many of its ranks are threads of this process.
+/// Counts the host memory that the communicators of this process have pinned, of which all communicators of a host
+/// together are to stay within a bound (STRAIT_HOST_MEMORY_BYTES). A communicator counts with the memory of all its
+/// ranks, because each of them maps all of it, and it counts once, however many of its ranks are threads of this
+/// process. Thread-safe.
 class StagingAccount {
  public:
-  /// Of one rank. What its communicator pins counts until the last lease of it in this process ends: all memory holds
-  /// one until it is unpinned, which may be after the communicator's end.
+  /// One rank's hold on its communicator's entry, which counts until its last lease in this process ends. All memory
+  /// holds a lease until it is unpinned, which may be after the communicator's end.
   class Lease {
    public:
     ~Lease() { account_.end(communicator_); }
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
-    /// What the communicator is laid out for, as far as this process knows.
+    /// Returns the bytes for which the communicator can be laid out, as far as this process knows.
     std::size_t granted_bytes() const { return granted_bytes_; }
-    /// What it pins, which counts from now on. The same on all its ranks.
+    /// Makes `bytes`, what the communicator pins, count from now on. The same on all its ranks.
     void settle(std::size_t bytes) const { account_.settle(communicator_, bytes); }
 
    private:
@@ -39,15 +40,15 @@ class StagingAccount {
     std::size_t granted_bytes_;
   };
   struct Wish {
-    std::string communicator;  ///< a name that no other has, and all its ranks know
+    std::string communicator;  ///< its unique name, which all its ranks know
     std::size_t bound_bytes;   ///< for all communicators together
     std::uint32_t ranks;
     bool has_reducers, has_windows;
   };
 
   static StagingAccount& of_process();
-  /// Until it is settled, all that was granted counts, so that communicators that are made at the same time do not both
-  /// take what is left. The account outlives the lease.
+  /// Grants memory to a communicator. Until the lease is settled, everything granted counts, so that communicators that
+  /// are made at the same time do not both take what is left. The account must outlive the lease.
   std::shared_ptr<const Lease> lease(const Wish& wish);
   std::size_t pinned_bytes() const;
 
@@ -64,14 +65,15 @@ class StagingAccount {
   std::map<std::string, Entry> entries_;  ///< by communicator
 };
 
-/// What all ranks of a communicator lay their host memory out for: what the fullest of their processes has left.
+/// The host memory for which all ranks of a communicator lay out their arenas: what the fullest of their processes has
+/// left.
 struct StagingShare {
   std::size_t bytes = 0;
   std::shared_ptr<const StagingAccount::Lease> lease;
 };
-/// Collective.
+/// Takes a lease and agrees with the other ranks on the least grant. Collective.
 Result<StagingShare> agree_on_staging(const DeviceRank::Request& request, bool has_reducers, bool has_windows);
-/// From here on `bytes` count. Goes they beyond the bound, a warning says so, once a process.
+/// Makes `bytes` count from now on. If that exceeds the bound, logs a warning, once per process.
 void settle_staging(const DeviceRank::Request& request, const StagingShare& share, std::size_t bytes);
 
 }  // namespace strait

@@ -53,7 +53,8 @@ std::vector<PlacedPart> places_of_reducers(const cpu_reducers::ReducerMemory& me
   std::vector<PlacedPart> parts;
   const std::size_t lane_bytes = memory.slots_bytes() / memory.lanes;
   for (std::uint32_t lane = 0; lane < memory.lanes; ++lane) {
-    const std::uint32_t adding = lane / threads % memory.ranks;  // LaneReducers: thread t has the lanes t, t + all...
+    // LaneReducers: of the threads of all ranks, thread t has the lanes t, t + threads, ...
+    const std::uint32_t adding = lane / threads % memory.ranks;
     add(parts, offset + memory.results() + lane * lane_bytes, lane_bytes, ranks[adding].threads);
   }
   for (std::uint32_t rank = 0; rank < memory.ranks; ++rank)

@@ -11,12 +11,13 @@
 namespace strait {
 namespace {
 
-/// A kernel, waiting for what will not come. It says so every twentieth of a second or less often.
+/// How often a kernel must report a wait that cannot end before that is an error. It reports every twentieth of a
+/// second or less often.
 constexpr std::uint32_t times_seen = 5;
 
-/// What a GPU has started last.
+/// What a GPU has started last: a collective, or a group of messages.
 struct Started {
-  std::uint64_t number;  ///< of a collective; of messages: of the collective that comes next
+  std::uint64_t number;  ///< number of the collective; for messages that of the next collective
   bool is_messages;
   std::uint64_t mark;
   CallSignature signature;
@@ -80,7 +81,8 @@ bool StartedCalls::was_asked(const Watch& watch) {
   return std::exchange(heard_, asked) != asked;
 }
 
-/// What a rank has sent before it left still counts, and what is seen first may have been written before that.
+/// Several reports are needed: what a rank sent before it left still counts, and the first report that is seen may have
+/// been written before it left.
 Status StartedCalls::see_kernel_waiting(Watch& watch, std::uint32_t rank) {
   if (rank >= watch.ranks()) return {};
   watch.note_awaited(rank);
@@ -91,8 +93,9 @@ Status StartedCalls::see_kernel_waiting(Watch& watch, std::uint32_t rank) {
                                                              watch.name_of(rank) + Watch::has_left_text}));
 }
 
-/// Messages have no number by which they could be compared. But a GPU makes one call after another: who is in a
-/// collective has made all its messages before that, so that nobody still waits for them.
+/// Raises an error if the two ranks wait for each other, one in a collective and one in a group of messages. Messages
+/// have no number by which they could be compared. But a GPU makes one call after another: a rank that is in a
+/// collective has already made all its messages before that, so that nobody still waits for them.
 Status StartedCalls::see_opposed(Watch& watch, std::uint32_t rank, Awaited& awaited) {
   if (watch.control_of(rank).awaited.load(std::memory_order_relaxed) != watch.rank() + 1) return {};
   const auto own = last_started(watch.own_control()), other = last_started(watch.control_of(rank));
@@ -114,14 +117,14 @@ Status StartedCalls::compare(Watch& watch) {
     const std::uint64_t sequence = each.sequence.load(std::memory_order_acquire);
     if (sequence == 0) continue;
     const auto call = read_call(each, sequence);
-    if (call) STRAIT_TRY(compare(watch, sequence, call->signature));  // else another one was put down meanwhile
+    if (call) STRAIT_TRY(compare(watch, sequence, call->signature));  // else it was overwritten meanwhile
   }
   return {};
 }
 
-/// Every rank's GPU counts every collective that kernels carry, and no other. So ranks may be far apart, and captures
-/// of one rank be calls of another: what has the same number is the same call, or the program is wrong. Ranks that know
-/// each of two calls of one hash take them for one.
+/// Every GPU counts every collective that kernels carry, and nothing else. So, however far apart the ranks are, and
+/// even if one rank captures what another calls directly, collectives with the same number must be the same call.
+/// Different calls with the same hash are taken for the same one.
 Status StartedCalls::compare(Watch& watch, std::uint64_t sequence, const CallSignature& own) {
   for (std::uint32_t rank = 0; rank < watch.ranks(); ++rank) {
     if (rank == watch.rank()) continue;
@@ -136,7 +139,7 @@ Status StartedCalls::compare(Watch& watch, std::uint64_t sequence, const CallSig
 }
 
 void StartedCalls::put_down_waits(kernels::Mailbox& mailbox, RankControl& control) {
-  // Taken, for a mark that stays there for very long would look newer than what has come since.
+  // Marks are taken out: one that stays there for very long would look newer than those that have come since.
   const auto take = [](std::uint64_t& word) { return std::atomic_ref(word).exchange(0, std::memory_order_acquire); };
   kernels::StartedMarks started{};
   std::transform(std::begin(mailbox.started.calls), std::end(mailbox.started.calls), std::begin(started.calls), take);
@@ -145,7 +148,7 @@ void StartedCalls::put_down_waits(kernels::Mailbox& mailbox, RankControl& contro
 }
 
 void StartedCalls::put_down(const kernels::StartedMarks& started, kernels::Mailbox& mailbox, RankControl& control) {
-  // What starts behind a call that gave up does so as well.
+  // Calls that start behind one that gave up give up as well.
   if (std::atomic_ref(mailbox.abort).load() != 0 || std::atomic_ref(mailbox.timed_out).load() != 0) return;
   const std::scoped_lock lock(mutex_);
   std::array<Mark, kernels::kept_marks> marks;
@@ -156,7 +159,7 @@ void StartedCalls::put_down(const kernels::StartedMarks& started, kernels::Mailb
     newest_ = std::max(newest_, mark.sequence);
     write(control.started[mark.sequence % posted_calls], mark);
   }
-  // Calls run one after another: what is not the last one has finished.
+  // Calls run one after another: all but the last one have finished.
   for (PostedCall& call : control.started) {
     const std::uint64_t sequence = call.sequence.load(std::memory_order_relaxed);
     if (sequence != 0 && sequence < newest_ && call.finished_ticks.load(std::memory_order_relaxed) == 0)
@@ -164,14 +167,14 @@ void StartedCalls::put_down(const kernels::StartedMarks& started, kernels::Mailb
   }
   Mark messages = read(started.messages);
   if (messages.call == 0) return;
-  ++messages.sequence;  // of an entry it is never 0
+  ++messages.sequence;  // 0 would mean that there is no entry
   write(control.started_messages, messages);
 }
 
-/// A call that is not known yet is looked for again the next time.
+/// Records a mark. A call that is not known yet is looked for again at the next recording.
 void StartedCalls::write(PostedCall& place, const Mark& mark) const {
   const std::uint64_t there = place.sequence.load(std::memory_order_relaxed);
-  if (there > mark.sequence) return;  // a newer copy was put down meanwhile
+  if (there > mark.sequence) return;  // a newer copy was recorded meanwhile
   if (there == mark.sequence && place.input.load(std::memory_order_relaxed) == mark.call) return;
   const auto known = known_.find(mark.call);
   if (known == known_.end()) return;

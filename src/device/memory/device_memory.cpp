@@ -14,17 +14,17 @@
 namespace strait {
 namespace {
 
-/// What straitMemAllocDevice has given.
+/// The memory that straitMemAllocDevice has given out.
 struct DeviceBlocks {
   std::mutex mutex;
   std::map<void*, SharedMemory> all;
 };
 DeviceBlocks& device_blocks() {
-  static auto* const blocks = new DeviceBlocks;  // programs free memory while the process ends
+  static auto* const blocks = new DeviceBlocks;  // never destroyed: programs free memory while the process ends
   return *blocks;
 }
 
-/// Other GPUs of this process that reach a GPU's memory.
+/// Returns the other GPUs of this process that can access a GPU's memory.
 std::vector<int> peers_of(int device, int devices) {
   std::vector<int> peers;
   for (int peer = 0; peer < devices; ++peer) {
@@ -46,9 +46,9 @@ Result<void*> allocate_device_memory(int device, std::size_t bytes) {
                                             std::to_string(devices));
   if (bytes == 0) return fail(Code::invalid_argument, "memory of 0 bytes was asked for");
   cuda::DeviceGuard guard(device);
-  // Makes the device's context for a thread that has used none, also where the device is the current one.
+  // Creates the device's context for a thread that has used none, even if the device is the current one.
   STRAIT_TRY(cuda::check(cudaSetDevice(device), "GPU " + std::to_string(device) + " cannot be used"));
-  // For kernels of theirs, and copies: cudaDeviceEnablePeerAccess() does not open such memory to them.
+  // The peers' kernels and copies need this: cudaDeviceEnablePeerAccess() does not give access to such memory.
   const std::vector<int> peers = peers_of(device, devices);
   STRAIT_ASSIGN(auto memory, SharedMemory::allocate_uncleared(device, bytes, peers));
   void* const pointer = memory.data();

@@ -6,9 +6,9 @@
 
 namespace strait {
 
-/// Memory of a device that peers' GPUs can map (straitMemAllocDevice). Code::unsupported without CUDA.
+/// Allocates memory of a device that peers' GPUs can map (straitMemAllocDevice). Code::unsupported without CUDA.
 Result<void*> allocate_device_memory(int device, std::size_t bytes);
-/// False: it is not from there.
+/// Frees such memory. Returns false if `pointer` was not allocated there.
 bool free_device_memory(void* pointer);
 
 }  // namespace strait

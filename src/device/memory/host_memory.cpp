@@ -18,15 +18,15 @@ namespace {
 Pinned& pinned() {
   const auto unregister = [](const Mapping& mapping) {
     cudaHostUnregister(mapping.data());
-    cudaGetLastError();  // a device that was reset has forgotten it
+    cudaGetLastError();  // clears the error of a device that was reset
   };
-  static auto* const of_process = new Pinned(unregister);  // communicators may be let go of while the process ends
+  static auto* const of_process = new Pinned(unregister);  // communicators may be freed while the process ends
   return *of_process;
 }
 
-/// Before pages are pinned, for those stay where they are.
+/// Places memory on NUMA nodes. To be called before it is pinned, as pinned pages stay where they are.
 void place(const Mapping& mapping, std::span<const PlacedPart> places) {
-  static std::atomic<bool> was_told = false;  // once a process: the reason is the system's
+  static std::atomic<bool> was_told = false;  // once per process: the system is the reason
   for (const PlacedPart& part : places) {
     const Status placed = prefer_numa_node(mapping.data() + part.offset, part.size_bytes, part.node);
     if (placed) continue;
@@ -52,7 +52,7 @@ Status HostMemory::register_for(int device) {
                     ". Look at the limits of locked memory (ulimit -l) and of the container's memory, or give "
                     "STRAIT_HOST_MEMORY_BYTES less");
   };
-  // Portable: kernels of every device of this process may be given the address.
+  // Portable: kernels on every device of this process may be given the address.
   cudaError_t result =
       cudaHostRegister(mapping_.data(), mapping_.size_bytes(), cudaHostRegisterPortable | cudaHostRegisterMapped);
   if (result != cudaSuccess) return failed(result);

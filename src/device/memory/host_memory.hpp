@@ -12,32 +12,32 @@
 
 namespace strait {
 
-/// Pinned host memory that the ranks of a host share and their GPUs read and write: a sealed memfd, mapped and
-/// registered with CUDA by each. It lives as long as anybody maps it.
+/// Pinned host memory that the ranks of a host share, and that their GPUs read and write: a sealed memfd, which each
+/// rank maps and registers with CUDA. It exists as long as any rank maps it.
 class HostMemory {
  public:
-  /// What is held as long as the memory is pinned: that may be longer than this lives.
+  /// An object that is held as long as the memory is pinned, which may be longer than the HostMemory lives.
   using Lease = std::shared_ptr<const void>;
-  /// For every communicator, as long as its kernels may run: while any is held, no memory is unpinned, which would wait
-  /// for them, unless much has gathered.
+  /// Returns a handle that each communicator holds as long as its kernels may run. While there is any, memory is not
+  /// unpinned, which would wait for these kernels, unless much unused memory has accumulated (Pinned).
   static std::shared_ptr<const void> keep_pinned();
 
   HostMemory() = default;
-  /// Zeroed, for access by `device`. Parts whose place cannot be had lie anywhere.
+  /// Allocates zeroed memory that `device` can access. Parts that cannot be placed on their NUMA node lie anywhere.
   static Result<HostMemory> allocate(int device, std::size_t bytes, Lease lease = {},
                                      std::span<const PlacedPart> places = {});
-  /// What a peer's share() gave, of the same size, for access by `device`. Reads the descriptor, leaves it open.
+  /// Maps what a peer's share() returned, with the same size, for access by `device`. `fd` stays open and the caller's.
   static Result<HostMemory> import(int fd, std::size_t bytes, int device, Lease lease = {});
   ~HostMemory();
   HostMemory(HostMemory&& other) noexcept;
   HostMemory& operator=(HostMemory&& other) noexcept;
 
-  /// A descriptor that import() takes, in this process or another.
+  /// Returns a descriptor for import(), in this process or another.
   Result<UniqueFd> share() const;
   std::size_t size_bytes() const { return mapping_.size_bytes(); }
-  /// As the host addresses it.
+  /// Returns the address for the host.
   std::byte* data() const { return mapping_.data(); }
-  /// As the device does.
+  /// Returns the address for the device.
   std::byte* device_data() const { return device_data_; }
 
  private:
@@ -46,7 +46,7 @@ class HostMemory {
   UniqueFd fd_;
   Mapping mapping_;
   Lease lease_;
-  std::byte* device_data_ = nullptr;  ///< set: registered
+  std::byte* device_data_ = nullptr;  ///< not null: registered with CUDA
 };
 
 }  // namespace strait

@@ -11,32 +11,33 @@
 
 namespace strait {
 
-/// Memory that is registered with CUDA, and that which nobody uses any more. To unregister waits for all that runs on
-/// the process's devices, and holds its launches up meanwhile: another communicator's kernel would wait for ever if its
-/// peers need one of those launches. So it is done when neither other memory of this kind nor any communicator is in
-/// use, or when much has gathered.
+/// Defers unregistering host memory from CUDA. Unregistering waits for everything that runs on the process's devices,
+/// and meanwhile blocks its launches: another communicator's kernel would wait forever if its peers need one of those
+/// launches. So memory that is no longer used is unregistered when neither other memory of this kind nor any
+/// communicator is in use, or when much has accumulated. Thread-safe.
 class Pinned {
  public:
   using Unregister = std::function<void(const Mapping&)>;
   explicit Pinned(Unregister unregister) : unregister_(std::move(unregister)) {}
 
-  /// Some memory is in use, or a communicator, whether it has such memory or not.
+  /// Counts a use: by memory, or by a communicator, whether it has such memory or not.
   void take() {
     const std::lock_guard lock(mutex_);
     ++in_use_;
   }
-  /// Of memory. `lease` is held until it is unregistered.
+  /// Ends the use by memory, to be unregistered later. `lease` is held until then.
   void let_go(Mapping mapping, std::shared_ptr<const void> lease) {
     const std::lock_guard lock(mutex_);
     unused_bytes_ += mapping.size_bytes();
     unused_.push_back({std::move(lease), std::move(mapping)});
     end_use();
   }
-  /// Of a communicator.
+  /// Ends the use by a communicator.
   void let_go() {
     const std::lock_guard lock(mutex_);
     end_use();
   }
+  /// Beyond this, unused memory is unregistered although something is in use.
   static constexpr std::size_t most_unused_bytes = std::size_t{512} << 20;
 
  private:
@@ -48,7 +49,7 @@ class Pinned {
   }
 
   struct Unused {
-    std::shared_ptr<const void> lease;  ///< ends after the mapping
+    std::shared_ptr<const void> lease;  ///< destroyed after the mapping
     Mapping mapping;
   };
   Unregister unregister_;

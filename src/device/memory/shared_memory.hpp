@@ -9,20 +9,20 @@
 
 namespace strait {
 
-/// Memory of one device, mapped for devices that reach it, which other ranks import by a file descriptor. The memory
-/// lives as long as anybody maps it: whoever frees first harms nobody.
+/// Memory of one device, mapped for devices that can access it, which other ranks import through a file descriptor. It
+/// exists as long as anyone maps it, so it does not matter which rank frees first.
 class SharedMemory {
  public:
   SharedMemory() = default;
-  /// At least `bytes`, zeroed, on `device`.
+  /// Allocates at least `bytes`, zeroed, on `device`.
   static Result<SharedMemory> allocate(int device, std::size_t bytes);
-  /// Likewise, but not zeroed: no stream is used, so that it may happen while one is captured. `peers`: other devices
-  /// of this process that are to reach it at the same address.
+  /// Allocates without zeroing: no stream is used, so that this may happen during a capture. `peers`: other devices of
+  /// this process that get access at the same address.
   static Result<SharedMemory> allocate_uncleared(int device, std::size_t bytes, std::span<const int> peers = {});
-  /// What a peer's share() gave, of the same size, for access by `device`. Reads the descriptor, leaves it open.
+  /// Maps what a peer's share() returned, with the same size, for access by `device`. `fd` stays open and the caller's.
   static Result<SharedMemory> import(int fd, std::size_t bytes, int device);
 
-  /// A descriptor that import() takes, in this process or another.
+  /// Returns a descriptor for import(), in this process or another.
   Result<UniqueFd> share() const { return allocation_.share(); }
   std::byte* data() const { return range_.data(); }
 

@@ -9,7 +9,7 @@ namespace {
 using cuda::Allocation;
 using cuda::Driver;
 
-/// The allocation that is mapped at an address; an error where there is none of this interface.
+/// Returns the allocation that is mapped at an address; an error if there is none of the virtual memory interface.
 Result<Allocation> allocation_at(const Driver& driver, CUdeviceptr address) {
   CUmemGenericAllocationHandle handle = 0;
   STRAIT_TRY(driver.check(driver.retain_handle(&handle, reinterpret_cast<void*>(address)),

@@ -10,21 +10,22 @@
 
 namespace strait {
 
-/// Memory of one device that the user has allocated, by the driver's virtual memory interface and so that it can be
-/// shared: one or more whole allocations, mapped one behind the other. They live as long as this refers to them.
+/// Device memory that the user has allocated through the driver's virtual memory interface, in a way that can be
+/// shared: one or more whole allocations, mapped one behind the other. The object's references keep them alive.
 class UserMemory {
  public:
   UserMemory() = default;
-  /// Code::invalid_argument: it is not of that kind, or of another device.
+  /// Finds the allocations of a buffer. Code::invalid_argument: the memory is of another kind, or on another device.
   static Result<UserMemory> find(const void* pointer, std::size_t bytes, int device);
 
-  /// Of the allocations, in order.
+  /// Returns the sizes of the allocations, in order.
   std::vector<std::size_t> sizes_bytes() const;
-  /// Where in them the memory begins.
+  /// Returns where in the allocations the buffer begins.
   std::size_t offset() const { return offset_; }
-  /// A descriptor for PeerMemory, in this process or another.
+  /// Returns a descriptor of the allocation with this number for PeerMemory, in this process or another.
   Result<UniqueFd> share(std::size_t number) const;
-  /// Whether the same memory is still mapped there. If the user has freed it, other memory may have its addresses.
+  /// Returns whether the same allocations are still mapped there. If the user has freed them, other memory may be at
+  /// these addresses.
   bool is_still_there() const;
 
  private:
@@ -38,14 +39,15 @@ class UserMemory {
   std::size_t offset_ = 0;
 };
 
-/// A peer's UserMemory, mapped for a device of this process. Where it ends no work may be under way that uses it.
+/// A peer's UserMemory, mapped for a device of this process. When it is destroyed, no work that uses it may be under
+/// way.
 class PeerMemory {
  public:
   PeerMemory() = default;
-  /// What the peer's share() gave, and its sizes_bytes(). Reads the descriptors, leaves them open.
+  /// Maps what the peer's share() and sizes_bytes() returned. The descriptors stay open and the caller's.
   static Result<PeerMemory> import(std::span<const UniqueFd> shared, std::span<const std::size_t> sizes_bytes,
                                    int device);
-  /// Of the first allocation.
+  /// Returns where the first allocation begins.
   std::byte* data() const { return range_.data(); }
 
  private:
