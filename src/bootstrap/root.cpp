@@ -79,10 +79,10 @@ class Root {
 void Root::run(const std::atomic<bool>& stop) {
   Status served;
   while (served && !stop.load(std::memory_order_relaxed) && !finished()) {
-    served = or_shortage([this] { serve_all(); });
-    if (!served && !failure_) served = or_shortage([&] { tell_shortage(served.error()); });
+    served = catch_shortage([this] { serve_all(); });
+    if (!served && !failure_) served = catch_shortage([&] { tell_shortage(served.error()); });
   }
-  if (served && !introduced_ && (set_ || failure_)) served = or_shortage([this] { put_off_all(); });
+  if (served && !introduced_ && (set_ || failure_)) served = catch_shortage([this] { put_off_all(); });
   if (!served) give_up();  // short of memory again, or while telling the ranks
 }
 

@@ -51,7 +51,7 @@ Status HostsRank::prepare() {
   const std::uint32_t piece_bytes = network_piece_bytes(slot_bytes, request_.all.front()->slot_bytes());
   hosts_ = DeviceIslands(request_.rank, request_.hosts, scratch(), scratch_bytes);
   calls_ = NetworkCalls(request_.rank, request_.hosts, {slot_bytes, piece_bytes, request_.exact_lanes});
-  questions_ = std::make_unique<InTime>([device = request_.device] { cuda::begin_own_thread(device); });
+  questions_ = std::make_unique<TimeLimitedQuestions>([device = request_.device] { cuda::begin_own_thread(device); });
   STRAIT_TRY(request_.agree(open_proxy(), "start its proxy"));
   attendant_ = std::jthread([this](const std::stop_token& stop) { look_after(stop); });
   return {};

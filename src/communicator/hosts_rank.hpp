@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/in_time.hpp"
+#include "base/time_limited_questions.hpp"
 #include "communicator/comm.hpp"
 #include "communicator/hosts_request.hpp"
 #include "device/call_order.hpp"
@@ -98,7 +98,7 @@ class HostsRank final : public DeviceRank {
   std::unique_ptr<SideStreams> side_;    ///< for what a group of messages has within the host
   std::unique_ptr<SideStreams> waking_;  ///< in graphs
   std::deque<Wake> wakes_;               ///< kept for graphs, which may run as long as this lives
-  std::unique_ptr<InTime> questions_;
+  std::unique_ptr<TimeLimitedQuestions> questions_;
   std::unique_ptr<NetworkProxy> proxy_;
   std::jthread attendant_;  ///< last: it uses the rest
 };

@@ -35,7 +35,7 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
   comm->heed(is_cancelled);
   Deadline deadline = Deadline::never();
   Stages stages;
-  Status opened = or_shortage([&]() -> Status {
+  Status opened = catch_shortage([&]() -> Status {
     STRAIT_TRY(comm->read_settings(environment));
     deadline = Deadline::after_ms(comm->options_.init_timeout_ms);
     stages.done("settings");

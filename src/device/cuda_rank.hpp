@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/in_time.hpp"
+#include "base/time_limited_questions.hpp"
 #include "device/aggregates.hpp"
 #include "device/call_order.hpp"
 #include "device/device_arenas.hpp"
@@ -126,8 +126,8 @@ class CudaRank final : public DeviceRank {
   cuda::MappedMemory seen_;  ///< CallOrder::Setup
   std::unique_ptr<CallOrder> order_;
   /// By which other threads ask order_: recorders dump before kernels are told to end, for which drivers may wait.
-  std::unique_ptr<InTime> questions_ =
-      std::make_unique<InTime>([device = request_.device] { cuda::begin_own_thread(device); });
+  std::unique_ptr<TimeLimitedQuestions> questions_ =
+      std::make_unique<TimeLimitedQuestions>([device = request_.device] { cuda::begin_own_thread(device); });
   StartedCalls started_;
   /// Of the call that is being enqueued: what its first launch is to mark; then, or where none does, 0.
   std::uint32_t mark_ = 0;
