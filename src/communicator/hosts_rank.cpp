@@ -28,7 +28,7 @@ static_assert(sizeof(kernels::LaunchCounts) <= counts_offset_bytes &&
 static_assert(3 * scratch_bytes <= IslandStep::parts_grain * slot_bytes);  // NetworkCalls::piece_of_rounds()
 static_assert(slot_bytes / most_hosts >= 16 << 10 && scratch_bytes / most_hosts >= 64 << 10);
 
-constexpr auto look_every = std::chrono::milliseconds(2);
+constexpr auto poll_interval = std::chrono::milliseconds(2);
 constexpr int looks_between_examinations = 25, looks_between_questions = 250;
 constexpr auto longest_question = std::chrono::milliseconds(100);
 
@@ -286,7 +286,7 @@ void HostsRank::look_after(const std::stop_token& stop) {
     if (looks % looks_between_examinations == 0 && !request_.watch->has_failed())
       (void)request_.watch->examine_peers([this] { return is_idle() == true; });
     if (looks % looks_between_questions == 0 && !request_.watch->has_failed()) tell_of_failed_gpu();
-    std::this_thread::sleep_for(look_every);
+    std::this_thread::sleep_for(poll_interval);
   }
 }
 
