@@ -224,9 +224,9 @@ class Comm {
   /// sticky(). Ranks that wait on the channel are told of it, too.
   Status failure();
   /// What ends waits on the channel: a failure of the communicator, or that is_cancelled() says so.
-  std::function<Status()> news_of(const IsCancelled& is_cancelled) const;
+  std::function<Status()> error_source_of(const IsCancelled& is_cancelled) const;
   /// From now on they end so.
-  void heed(const IsCancelled& is_cancelled);
+  void set_error_source(const IsCancelled& is_cancelled);
   Result<std::unique_ptr<Comm>> make_part(int color, int key, const CommOptions& options,
                                           const IsCancelled& is_cancelled);
   /// Whether all ranks are well; else the first one's error, as "rank 1 (...) cannot <what>: ...".

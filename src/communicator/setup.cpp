@@ -32,7 +32,7 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
   std::unique_ptr<Comm> comm(new Comm(std::move(channel)));
   comm->options_ = options;
   if (options.averaged != 0) comm->quantized_ = QuantizedCall(comm->rank_, comm->ranks_, options.averaged);
-  comm->heed(is_cancelled);
+  comm->set_error_source(is_cancelled);
   Deadline deadline = Deadline::never();
   Stages stages;
   Status opened = catch_shortage([&]() -> Status {
@@ -62,7 +62,7 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
   log_trace(static_cast<int>(comm->rank_), "set-up of the communicator: " + stages.text());
   if (!options.is_part_of_hosts()) watch_for_signal(*comm->recorder_);  // else the whole's recorder tells
   if (comm->device_ != nullptr) comm->prepare_exit();
-  comm->heed({});  // an abort is a failure from now on
+  comm->set_error_source({});  // an abort is a failure from now on
   return comm;
 }
 
@@ -139,7 +139,7 @@ void Comm::make_watch(OpenTransport open, bool oversubscribed) {
   watch_ = std::make_unique<Watch>(*open.control, std::move(open.controls), *transport_, std::move(peers));
 }
 
-std::function<Status()> Comm::news_of(const IsCancelled& is_cancelled) const {
+std::function<Status()> Comm::error_source_of(const IsCancelled& is_cancelled) const {
   return [this, is_cancelled]() -> Status {
     if (is_cancelled && is_cancelled())
       return fail(Code::aborted, "a communicator was aborted while it was made, on " + channel_->self().describe() +
@@ -148,7 +148,9 @@ std::function<Status()> Comm::news_of(const IsCancelled& is_cancelled) const {
   };
 }
 
-void Comm::heed(const IsCancelled& is_cancelled) { channel_->heed(news_of(is_cancelled)); }
+void Comm::set_error_source(const IsCancelled& is_cancelled) {
+  channel_->set_error_source(error_source_of(is_cancelled));
+}
 
 Status Comm::failure() {
   // Of a peer that has left, the channel may be heard before what it left for.

@@ -23,9 +23,10 @@ Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions&
                                           const IsCancelled& is_cancelled) {
   return or_tell_out_of_memory([&]() -> Result<std::unique_ptr<Comm>> {
     STRAIT_TRY(failure());
-    // Whatever ends this, also want of memory: what the news of now refers to is the caller's.
-    const AtScopeEnd as_before([this, own = news_of({})]() mutable { channel_->heed(std::move(own)); });
-    heed(is_cancelled);
+    // Whatever ends this, also want of memory: what the error source of now refers to is the caller's.
+    const AtScopeEnd as_before(
+        [this, own = error_source_of({})]() mutable { channel_->set_error_source(std::move(own)); });
+    set_error_source(is_cancelled);
     auto part = make_part(color, key, options, is_cancelled);
     if (!part) STRAIT_TRY(cause_of(part.error(), SetUpCall::split));
     return part;
