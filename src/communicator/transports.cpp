@@ -65,7 +65,7 @@ Result<OpenTransport> open_shared(const TransportRequest& request, OpenShared op
   shared.agree = agreement(request.channel, request.deadline);
   STRAIT_ASSIGN(shm::Opened opened, open(shared));
   OpenTransport result = over_segment(std::move(opened.transport));
-  result.has_died = [lives = opened.lives](std::uint32_t rank) { return lives->has_died(rank); };
+  result.has_died = [liveness = opened.liveness](std::uint32_t rank) { return liveness->has_died(rank); };
   result.cause_of_death = [](std::uint32_t) {
     return "whose process has died, or become another program (exec). See that rank's output and the kernel log for "
            "why";
