@@ -77,7 +77,7 @@ Result<OpenTransport> open_shm_file(const TransportRequest& request) { return op
 
 Result<OpenTransport> open_tcp(const TransportRequest& request) {
   const tcp::ByUcx by_ucx = request.ucx == "all"  ? tcp::ByUcx::all
-                            : request.ucx == "on" ? tcp::ByUcx::far
+                            : request.ucx == "on" ? tcp::ByUcx::other_hosts
                                                   : tcp::ByUcx::none;
   STRAIT_ASSIGN(auto transport, tcp::open(request.channel, {}, request.deadline, by_ucx));
   tcp::Engine& engine = transport->engine();
