@@ -60,12 +60,12 @@ BENCHMARK(first)->ArgsProduct({{2, 4, 16, 64}, {1 << 10, 1 << 20, 64 << 20}})->U
 
 LevelModel hosts_of_eight(std::uint32_t hosts) {
   LevelModel machine;
-  machine.rank.call_us = 3;
-  machine.rank.step_us = 1;
-  machine.rank.end_us = 0.2;
-  machine.rank.copy_gbps = 1000;
-  machine.rank.reduce_gbps = 1500;
-  machine.rank.lanes_at_once = 32;
+  machine.rank_costs.call_us = 3;
+  machine.rank_costs.step_us = 1;
+  machine.rank_costs.end_us = 0.2;
+  machine.rank_costs.copy_gbps = 1000;
+  machine.rank_costs.reduce_gbps = 1500;
+  machine.rank_costs.lanes_at_once = 32;
   machine.levels = {{8, 1, 160, 0}, {hosts * 8, 8, 45, 360}};
   return machine;
 }

@@ -77,12 +77,12 @@ Status Group::run_set_ups(std::vector<SetUps>& set_ups) {
   // thread. After a failed call the next one is still made, because the other ranks make it, too.
   const auto run = [](SetUps& own) {
     for (const auto& call : own.calls)
-      if (Status status = or_shortage(call); !status && own.result) own.result = std::move(status);
+      if (Status status = catch_shortage(call); !status && own.result) own.result = std::move(status);
   };
   Status started;
   {
     std::vector<std::jthread> threads;
-    started = or_shortage([&]() -> Status {
+    started = catch_shortage([&]() -> Status {
       for (std::size_t i = 1; i < set_ups.size(); ++i)
         threads.emplace_back([&run, &own = set_ups[i]] {
           is_own_thread = true;

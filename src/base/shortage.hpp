@@ -35,7 +35,7 @@ inline tl::unexpected<Error> no_memory_left() {
 /// Returns the result of `work` (a Status if it returns void). If it throws because there is no memory or no thread can
 /// be started, returns that as an error.
 template <class F, class Given = std::invoke_result_t<F>>
-std::conditional_t<std::is_void_v<Given>, Status, Given> or_shortage(F&& work) {
+std::conditional_t<std::is_void_v<Given>, Status, Given> catch_shortage(F&& work) {
   try {
     if constexpr (std::is_void_v<Given>) {
       work();

@@ -6,7 +6,7 @@
 
 namespace strait {
 
-int beyond_standard_streams(int fd) {
+int move_above_stdio(int fd) {
   if (fd < 0 || fd > STDERR_FILENO) return fd;
   const int moved = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   const int why = errno;

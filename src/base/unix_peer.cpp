@@ -37,15 +37,15 @@ void close_leftovers() {
 
 }  // namespace
 
-std::optional<uid_t> user_behind(int socket) {
+std::optional<uid_t> peer_uid(int socket) {
   ucred peer{};
   socklen_t size = sizeof peer;
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
   return peer.uid;
 }
 
-void part_from(UniqueFd socket) {
-  if (!socket || user_behind(socket.get()) == ::geteuid()) return;
+void close_without_blocking(UniqueFd socket) {
+  if (!socket || peer_uid(socket.get()) == ::geteuid()) return;
   ::shutdown(socket.get(), SHUT_RDWR);
   constexpr int most_threads = 8;
   Leftovers& all = leftovers();
@@ -63,7 +63,7 @@ void part_from(UniqueFd socket) {
 void stop_listening(int listener) {
   ::shutdown(listener, SHUT_RDWR);
   while (UniqueFd waiting{::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)})
-    part_from(std::move(waiting));
+    close_without_blocking(std::move(waiting));
 }
 
 }  // namespace strait

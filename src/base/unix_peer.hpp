@@ -10,15 +10,15 @@
 namespace strait {
 
 /// Returns the user whose process is at the other end of a Unix socket; nullopt if the kernel does not tell.
-std::optional<uid_t> user_behind(int socket);
+std::optional<uid_t> peer_uid(int socket);
 
 /// Shuts down and closes a socket without blocking. Messages queued in it may hold descriptors that another user has
 /// sent, and closing the last copy of such a descriptor may block for as long as that user likes (a TCP connection with
 /// SO_LINGER). Sockets of other users are therefore closed by a detached thread.
-void part_from(UniqueFd socket);
+void close_without_blocking(UniqueFd socket);
 
-/// Stops a socket from listening, and closes the connections that still wait to be accepted with part_from(). Closing
-/// the listener afterwards does not block.
+/// Stops a socket from listening, and closes the connections that still wait to be accepted with
+/// close_without_blocking(). Closing the listener afterwards does not block.
 void stop_listening(int listener);
 
 }  // namespace strait

@@ -149,9 +149,9 @@ Result<SocketAddress> resolve(const std::string& host, std::uint16_t port, Deadl
   // getaddrinfo may wait for a DNS server beyond the deadline, and cannot be interrupted: it runs in a thread of its
   // own.
   auto lookup = std::make_shared<Lookup>();
-  STRAIT_TRY(or_shortage([&] {
+  STRAIT_TRY(catch_shortage([&] {
     std::thread([lookup, host] {
-      auto result = or_shortage([&] { return look_up(host, 0); });
+      auto result = catch_shortage([&] { return look_up(host, 0); });
       std::lock_guard lock(lookup->mutex);
       lookup->result = std::move(result);
       lookup->done.notify_one();

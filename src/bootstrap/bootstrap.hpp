@@ -36,8 +36,8 @@ struct JoinOptions {
   std::vector<Setting> settings;
   Wait wait;
   Environment environment;
-  /// The root that answers may still belong to an earlier set of ranks (RootOptions::set); this rank then tries again
-  /// until its own root listens.
+  /// The root that answers may still belong to an earlier set of ranks (RootOptions::rank_set); this rank then tries
+  /// again until its own root listens.
   bool awaits_next_root = false;
 };
 

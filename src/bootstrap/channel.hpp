@@ -45,7 +45,7 @@ class Channel {
   const Session& session() const { return session_; }
   const SocketAddress& address() const { return address_; }
   /// The socket at which this rank listens in rejoin(). It is bound, but does not listen until then.
-  const Socket& meeting() const { return meeting_; }
+  const Socket& rejoin_socket() const { return rejoin_socket_; }
 
   /// Returns every rank's bytes, by rank. Their lengths may differ; their sum is at most 64 MiB.
   Result<std::vector<Bytes>> all_gather(std::span<const std::byte> mine, const Wait& wait);
@@ -63,7 +63,7 @@ class Channel {
   /// Sets a callback whose error ends the channel on all ranks, too. Waits call it every 50 ms, and so does check(). An
   /// operation whose data is already on its way still completes. Null removes the callback. Call this between
   /// operations only.
-  void heed(std::function<Status()> news);
+  void set_error_source(std::function<Status()> source);
 
  private:
   friend class ChannelBuilder;
@@ -100,8 +100,8 @@ class Channel {
   Status take_frames(Neighbour& neighbour, Operation& operation);
   Status receive(Neighbour& neighbour);
   Status look_at_root();
-  /// Returns the error of the callback given to heed(), if any.
-  Status ask_for_news() const { return news_ ? news_() : Status(); }
+  /// Returns the error of the callback given to set_error_source(), if any.
+  Status ask_error_source() const { return error_source_ ? error_source_() : Status(); }
   void tell_announced();
   void poll_all(Deadline deadline);
   bool wants_write() const;
@@ -116,12 +116,12 @@ class Channel {
   Key key_{};
   Session session_{};
   SocketAddress address_;
-  Socket meeting_;
+  Socket rejoin_socket_;
   std::vector<Neighbour> neighbours_;
   /// Connection to the root until all ranks are linked: errors may come from there, too.
   std::optional<Connection> root_;
   std::uint64_t sequence_ = 0;
-  std::function<Status()> news_;
+  std::function<Status()> error_source_;
   std::mutex operation_mutex_;  ///< held, by a Turn, by the thread that uses the connections
   mutable std::mutex error_mutex_;
   std::optional<Error> error_;

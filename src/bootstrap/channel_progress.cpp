@@ -10,8 +10,8 @@ namespace {
 
 /// With this many frames queued, nothing more is read from a neighbour that runs ahead: TCP makes it wait.
 constexpr std::size_t max_inbox_frames = 16;
-/// How long an operation continues after heed()'s callback has reported an error, because frames that were sent before
-/// may still arrive.
+/// How long an operation continues after the callback of set_error_source() has reported an error, because frames that
+/// were sent before may still arrive.
 constexpr std::int64_t last_frames_ms = 100;
 
 }  // namespace
@@ -30,7 +30,7 @@ Status Channel::run(Operation& operation, const Wait& wait) {
     if (operation.done() && !wants_write()) return {};
     if (wait.aborted())
       return break_channel({Code::aborted, describe(rank_) + " aborted during " + describe(operation.head)});
-    if (const Status news = ask_for_news(); !news) {
+    if (const Status news = ask_error_source(); !news) {
       if (last_frames.is_never()) last_frames = Deadline::after_ms(last_frames_ms);
       if (last_frames.expired()) return break_channel(news.error());
     }
@@ -166,10 +166,10 @@ tl::unexpected<Error> Channel::break_channel(const Error& error, const Neighbour
   return tl::unexpected(error);
 }
 
-/// Ends the channel because the connection to a neighbour has ended. If the communicator knows of an error (heed()),
-/// that is the cause, and is reported instead.
+/// Ends the channel because the connection to a neighbour has ended. If the communicator knows of an error
+/// (set_error_source()), that is the cause, and is reported instead.
 tl::unexpected<Error> Channel::break_at_end_of(const Neighbour& neighbour, const std::string& when) {
-  if (const Status news = ask_for_news(); !news) return break_channel(news.error());
+  if (const Status news = ask_error_source(); !news) return break_channel(news.error());
   return break_channel({Code::remote_error, describe(neighbour.rank) + " is gone" + when + " (" +
                                                 neighbour.connection.end_reason() + "): its process died"},
                        &neighbour);
@@ -185,13 +185,13 @@ Status Channel::check() {
     if (neighbour.bad_news) return break_channel(*neighbour.bad_news, &neighbour);
     if (neighbour.connection.ended() && !neighbour.left) return break_at_end_of(neighbour, "");
   }
-  if (const Status news = ask_for_news(); !news) return break_channel(news.error());
+  if (const Status news = ask_error_source(); !news) return break_channel(news.error());
   return {};
 }
 
-void Channel::heed(std::function<Status()> news) {
+void Channel::set_error_source(std::function<Status()> source) {
   const Turn turn(*this);
-  news_ = std::move(news);
+  error_source_ = std::move(source);
 }
 
 void Channel::announce(const Error& error) {

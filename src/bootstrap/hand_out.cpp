@@ -21,8 +21,8 @@ void HandOut::serve(const UniqueId& id) {
     auto socket = accept_one(listener_);
     if (!socket) std::this_thread::sleep_for(std::chrono::milliseconds(10));  // out of descriptors: avoid a busy loop
     if (!socket || !*socket) return;
-    if (const auto user = user_behind(socket->get()); user != ::geteuid()) {
-      part_from(socket->release());
+    if (const auto user = peer_uid(socket->get()); user != ::geteuid()) {
+      close_without_blocking(socket->release());
       log_info(-1, "refused the unique id to a process of another user (uid " +
                        (user ? std::to_string(*user) : "unknown") + ")");
       continue;

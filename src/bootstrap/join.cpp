@@ -38,7 +38,7 @@ class ChannelBuilder {
     channel_->key_ = id_.key;
     channel_->session_ = welcome.session;
     channel_->address_ = address_;
-    channel_->meeting_ = std::move(meeting_);
+    channel_->rejoin_socket_ = std::move(rejoin_socket_);
     if (auto linked = link(welcome); !linked) return root_cause(std::move(linked).error());
     channel_->root_ = std::move(*root_);
     STRAIT_ASSIGN(std::vector<Bytes> infos, channel_->all_gather(encode(self), options_.wait));
@@ -94,8 +94,8 @@ class ChannelBuilder {
     message.settings.insert(message.settings.end(), options_.settings.begin(), options_.settings.end());
     message.settings.push_back({"Strait's version", STRAIT_VERSION_TEXT});
     STRAIT_ASSIGN(message.listener, listen());
-    STRAIT_ASSIGN(meeting_, reserve_at(address_));
-    STRAIT_ASSIGN(self.meeting, meeting_.local_address());
+    STRAIT_ASSIGN(rejoin_socket_, reserve_at(address_));
+    STRAIT_ASSIGN(self.rejoin_address, rejoin_socket_.local_address());
     message.remaining_ms = options_.wait.deadline.remaining_ms();
     root_->send(FrameType::join, encode(message));
     return {};
@@ -227,7 +227,7 @@ class ChannelBuilder {
   std::optional<Connection> root_;
   Socket listener_;
   SocketAddress address_;
-  Socket meeting_;
+  Socket rejoin_socket_;
   std::unique_ptr<Channel> channel_;
 };
 

@@ -73,9 +73,9 @@ Result<std::optional<UniqueId>> read_id(const Socket& socket, const Wait& wait) 
 
 /// Checks that the other end of the connection belongs to this user; otherwise closes it and fails.
 Status check_owner(Socket& socket, const LocalName& name) {
-  const auto user = user_behind(socket.get());
+  const auto user = peer_uid(socket.get());
   if (user == ::geteuid()) return {};
-  part_from(socket.release());
+  close_without_blocking(socket.release());
   return fail(Code::remote_error, "the unix socket @" + name.text + " belongs to another user (uid " +
                                       (user ? std::to_string(*user) : "unknown") +
                                       "): set STRAIT_ROOT and STRAIT_KEY instead");

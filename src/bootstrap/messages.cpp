@@ -95,7 +95,7 @@ void pass(Coder& coder, PeerInfo& info) {
   coder.bytes(info.process_token);
   coder.number(info.network_namespace);
   coder.number(info.uid);
-  coder.address(info.meeting);
+  coder.address(info.rejoin_address);
 }
 
 template <class Message>

@@ -19,7 +19,7 @@ struct PeerInfo {
   std::array<std::byte, 16> process_token{};  ///< random per process: equal only for ranks of one process
   std::uint64_t network_namespace = 0;        ///< inode of /proc/self/ns/net; 0 if unknown
   std::uint32_t uid = 0;
-  SocketAddress meeting;  ///< address reserved for rejoin(); unset in a channel of one rank
+  SocketAddress rejoin_address;  ///< address reserved for rejoin(); unset in a channel of one rank
 
   bool same_host(const PeerInfo& other) const { return host_id == other.host_id; }
   bool same_process(const PeerInfo& other) const { return same_host(other) && process_token == other.process_token; }

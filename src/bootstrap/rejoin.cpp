@@ -35,7 +35,7 @@ Result<std::unique_ptr<Channel>> rejoin(const Channel& channel, const std::vecto
   const PeerInfo& first = channel.peers()[static_cast<std::size_t>(remaining.front())];
   Bytes secret(channel.key().begin(), channel.key().end());
   secret.insert(secret.end(), channel.session().begin(), channel.session().end());
-  const UniqueId id{first.meeting, derive_key(secret, "rejoin"), true};
+  const UniqueId id{first.rejoin_address, derive_key(secret, "rejoin"), true};
   options.rank = static_cast<int>(own - remaining.begin());
   options.ranks = static_cast<int>(remaining.size());
   const Setting list{"the list of ranks that go on", identify(remaining)};
@@ -45,8 +45,8 @@ Result<std::unique_ptr<Channel>> rejoin(const Channel& channel, const std::vecto
     RootOptions root;
     root.deadline = options.wait.deadline;
     root.ranks = options.ranks;
-    root.set = list;
-    root.reserved = &channel.meeting();
+    root.rank_set = list;
+    root.reserved = &channel.rejoin_socket();
     STRAIT_TRY(start_root(id, std::move(root)));
   }
   auto joined = join(id, options);

@@ -25,7 +25,7 @@ class Root {
       : id_(id),
         deadline_(options.deadline),
         hand_out_(std::move(options.hand_out)),
-        set_(std::move(options.set)),
+        rank_set_(std::move(options.rank_set)),
         doorman_(std::move(listener), id.key, Purpose::join, options.limits),
         expected_(options.ranks) {}
 
@@ -44,15 +44,15 @@ class Root {
 
   void serve_all();
   void tell_shortage(const Error& error);
-  void put_off_all();
+  void ask_all_to_retry();
   void give_up();
   void poll_once();
   void serve(Member& member);
   void take(Member& member, const Frame& frame);
   void take_join(Member& member, const Frame& frame);
-  static void put_off(Member& member, const std::string& why);
+  static void ask_to_retry(Member& member, const std::string& why);
   Status is_of_this_set(const JoinMessage& message) const;
-  void turn_away(Member& member, const JoinMessage& message, const Error& differs);
+  void answer_other_set(Member& member, const JoinMessage& message, const Error& differs);
   void introduce();
   void fail_all(const Error& error);
   void tell_failure(Member& member);
@@ -62,7 +62,7 @@ class Root {
   UniqueId id_;
   Deadline deadline_;
   HandOut hand_out_;
-  std::optional<Setting> set_;
+  std::optional<Setting> rank_set_;
   Doorman doorman_;
   std::list<Member> members_;
   Roster roster_;
@@ -70,7 +70,7 @@ class Root {
   bool introduced_ = false;
   Deadline linger_ = Deadline::never();  ///< after a failure: until when ranks that come late are told of it
   int expected_;                         ///< the largest number of ranks, of what is known and what ranks have said
-  std::set<int> told_ranks_;             ///< have been told; with `set_`, they come again only for the next root
+  std::set<int> ranks_told_of_failure_;  ///< have been told; with `rank_set_`, they come again only for the next root
   std::atomic<std::int64_t> strangers_dropped_{0};
   std::atomic<int> joined_{0};
   std::atomic<bool> failed_{false};
@@ -79,10 +79,10 @@ class Root {
 void Root::run(const std::atomic<bool>& stop) {
   Status served;
   while (served && !stop.load(std::memory_order_relaxed) && !finished()) {
-    served = or_shortage([this] { serve_all(); });
-    if (!served && !failure_) served = or_shortage([&] { tell_shortage(served.error()); });
+    served = catch_shortage([this] { serve_all(); });
+    if (!served && !failure_) served = catch_shortage([&] { tell_shortage(served.error()); });
   }
-  if (served && !introduced_ && (set_ || failure_)) served = or_shortage([this] { put_off_all(); });
+  if (served && !introduced_ && (rank_set_ || failure_)) served = catch_shortage([this] { ask_all_to_retry(); });
   if (!served) give_up();  // short of memory again, or while telling the ranks
 }
 
@@ -108,9 +108,9 @@ void Root::tell_shortage(const Error& error) {
 }
 
 /// Tells all ranks to come again, because the next root is about to listen here.
-void Root::put_off_all() {
+void Root::ask_all_to_retry() {
   for (Member& member : members_)
-    if (!member.closing) put_off(member, failure_ ? failure_->message : "another set of ranks was to join there");
+    if (!member.closing) ask_to_retry(member, failure_ ? failure_->message : "another set of ranks was to join there");
 }
 
 /// Closes everything without sending messages: all ranks notice that the root is gone.
@@ -166,9 +166,10 @@ void Root::take_join(Member& member, const Frame& frame) {
     failure_ ? tell_failure(member) : fail_all(message.error());
     return;
   }
-  if (const Status same = is_of_this_set(*message); !same) return turn_away(member, *message, same.error());
+  if (const Status same = is_of_this_set(*message); !same) return answer_other_set(member, *message, same.error());
   expected_ = std::max(expected_, message->ranks);
-  if (failure_ && set_ && told_ranks_.contains(message->rank)) return put_off(member, failure_->message);
+  if (failure_ && rank_set_ && ranks_told_of_failure_.contains(message->rank))
+    return ask_to_retry(member, failure_->message);
   if (failure_) {
     member.rank = message->rank;
     tell_failure(member);
@@ -187,21 +188,21 @@ void Root::take_join(Member& member, const Frame& frame) {
 }
 
 Status Root::is_of_this_set(const JoinMessage& message) const {
-  if (!set_) return {};
+  if (!rank_set_) return {};
   const auto theirs = std::find_if(message.settings.begin(), message.settings.end(),
-                                   [&](const Setting& setting) { return setting.name == set_->name; });
-  if (theirs != message.settings.end() && theirs->value == set_->value) return {};
+                                   [&](const Setting& setting) { return setting.name == rank_set_->name; });
+  if (theirs != message.settings.end() && theirs->value == rank_set_->value) return {};
   const std::string value = theirs == message.settings.end() ? "nothing" : "\"" + theirs->value + "\"";
-  return fail(Code::mismatch, set_->name + " is " + value + " on rank " + std::to_string(message.rank) + " " +
-                                  describe_process(message) + ", and \"" + set_->value +
+  return fail(Code::mismatch, rank_set_->name + " is " + value + " on rank " + std::to_string(message.rank) + " " +
+                                  describe_process(message) + ", and \"" + rank_set_->value +
                                   "\" on the one that it joins. Give the same on all ranks");
 }
 
 /// Answers a rank of another set. If its set is later (smaller), the rank is to come again, and this root ends; if it
 /// is earlier, only the rank is refused; if both have the same size, the ranks disagree, and all fail.
-void Root::turn_away(Member& member, const JoinMessage& message, const Error& differs) {
+void Root::answer_other_set(Member& member, const JoinMessage& message, const Error& differs) {
   if (message.ranks < expected_) {
-    put_off(member, differs.message);
+    ask_to_retry(member, differs.message);
   } else {
     member.connection.send(FrameType::error, encode(differs));
     member.closing = true;
@@ -210,7 +211,7 @@ void Root::turn_away(Member& member, const JoinMessage& message, const Error& di
 }
 
 /// Tells a rank to come again, for the next root.
-void Root::put_off(Member& member, const std::string& why) {
+void Root::ask_to_retry(Member& member, const std::string& why) {
   member.connection.send(FrameType::error, encode(Error{Code::in_progress, why}));
   member.closing = true;
 }
@@ -220,8 +221,7 @@ void Root::introduce() {
     fail_all(equal.error());
     return;
   }
-  introduced_ = true;
-  // From here on the set is complete: a rank that connects now wants the next root.
+  introduced_ = true;  // from here on the set is complete: a rank that connects now wants the next root
   doorman_.close();
   hand_out_.close();
   WelcomeMessage welcome;
@@ -243,14 +243,14 @@ void Root::fail_all(const Error& error) {
   failure_ = error;
   failed_.store(true, std::memory_order_release);  // before any rank is told, because that rank may start again at once
   log_info(-1, "start-up failed: " + error.message);
-  for (Member& member : members_)
-    if (!set_ || member.rank >= 0) tell_failure(member);  // others may belong to another set, as their join will show
+  for (Member& member : members_)  // those without a rank may belong to another set, as their join will show
+    if (!rank_set_ || member.rank >= 0) tell_failure(member);
 }
 
 void Root::tell_failure(Member& member) {
   if (!member.closing) member.connection.send(FrameType::error, encode(*failure_));
   member.closing = true;
-  if (member.rank >= 0) told_ranks_.insert(member.rank);
+  if (member.rank >= 0) ranks_told_of_failure_.insert(member.rank);
 }
 
 void Root::check_deadline() {
@@ -287,7 +287,7 @@ void Root::check_deadline() {
 bool Root::finished() const {
   if (failure_)
     return linger_.expired() ||
-           (members_.empty() && (introduced_ || static_cast<int>(told_ranks_.size()) >= expected_));
+           (members_.empty() && (introduced_ || static_cast<int>(ranks_told_of_failure_.size()) >= expected_));
   return introduced_ &&
          std::all_of(members_.begin(), members_.end(), [](const Member& member) { return member.ready; });
 }

@@ -19,7 +19,7 @@ struct RootOptions {
   /// A setting that all ranks must give with this value; a different value means another set of ranks. Of several sets
   /// that join one after another, the one with fewer ranks is the later: a rank of an earlier set is refused on its
   /// own, and a rank of a later set ends this root.
-  std::optional<Setting> set;
+  std::optional<Setting> rank_set;
   /// A socket from reserve_at(), at whose address the root listens instead of the unique id's. A root of this process
   /// that still listens there is ended first.
   const Socket* reserved = nullptr;

@@ -236,9 +236,9 @@ class Comm {
   /// Returns sticky(), and also tells ranks that wait on the channel of an error.
   Status failure();
   /// Returns what ends waits on the channel: a failure of the communicator, or is_cancelled().
-  std::function<Status()> news_of(const IsCancelled& is_cancelled) const;
-  /// Makes waits on the channel end by news_of() from now on.
-  void heed(const IsCancelled& is_cancelled);
+  std::function<Status()> error_source_of(const IsCancelled& is_cancelled) const;
+  /// Makes waits on the channel end by error_source_of() from now on.
+  void set_error_source(const IsCancelled& is_cancelled);
   Result<std::unique_ptr<Comm>> make_part(int color, int key, const CommOptions& options,
                                           const IsCancelled& is_cancelled);
   /// Returns success if `own` is success on all ranks; otherwise this rank's own error, or that of the first rank that

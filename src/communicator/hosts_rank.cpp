@@ -28,7 +28,7 @@ static_assert(sizeof(kernels::LaunchCounts) <= counts_offset_bytes &&
 static_assert(3 * scratch_bytes <= IslandStep::parts_grain * slot_bytes);  // NetworkCalls::piece_of_rounds()
 static_assert(slot_bytes / most_hosts >= 16 << 10 && scratch_bytes / most_hosts >= 64 << 10);
 
-constexpr auto look_every = std::chrono::milliseconds(2);
+constexpr auto poll_interval = std::chrono::milliseconds(2);
 constexpr int looks_between_examinations = 25, looks_between_questions = 250;
 constexpr auto longest_question = std::chrono::milliseconds(100);
 
@@ -51,7 +51,7 @@ Status HostsRank::prepare() {
   const std::uint32_t piece_bytes = network_piece_bytes(slot_bytes, request_.all.front()->slot_bytes());
   hosts_ = DeviceIslands(request_.rank, request_.hosts, scratch(), scratch_bytes);
   calls_ = NetworkCalls(request_.rank, request_.hosts, {slot_bytes, piece_bytes, request_.exact_lanes});
-  questions_ = std::make_unique<InTime>([device = request_.device] { cuda::begin_own_thread(device); });
+  questions_ = std::make_unique<TimeLimitedQuestions>([device = request_.device] { cuda::begin_own_thread(device); });
   STRAIT_TRY(request_.agree(open_proxy(), "start its proxy"));
   attendant_ = std::jthread([this](const std::stop_token& stop) { look_after(stop); });
   return {};
@@ -287,7 +287,7 @@ void HostsRank::look_after(const std::stop_token& stop) {
     if (looks % looks_between_examinations == 0 && !request_.watch->has_failed())
       (void)request_.watch->examine_peers([this] { return is_idle() == true; });
     if (looks % looks_between_questions == 0 && !request_.watch->has_failed()) tell_of_failed_gpu();
-    std::this_thread::sleep_for(look_every);
+    std::this_thread::sleep_for(poll_interval);
   }
 }
 

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/in_time.hpp"
+#include "base/time_limited_questions.hpp"
 #include "communicator/comm.hpp"
 #include "communicator/hosts_request.hpp"
 #include "device/call_order.hpp"
@@ -99,7 +99,7 @@ class HostsRank final : public DeviceRank {
   std::unique_ptr<SideStreams> side_;    ///< for what leaves the host, if a group of messages has both kinds
   std::unique_ptr<SideStreams> waking_;  ///< for wake(), in graphs
   std::deque<Wake> wakes_;               ///< kept for graphs, which may run as long as this object lives
-  std::unique_ptr<InTime> questions_;
+  std::unique_ptr<TimeLimitedQuestions> questions_;
   std::unique_ptr<NetworkProxy> proxy_;
   std::jthread attendant_;  ///< last, so that it ends before the members that it uses
 };

@@ -110,7 +110,7 @@ DeviceRank::Request Comm::device_request(const std::vector<std::string>& bus_ids
   request.exchange_rates = [this, bus_ids](bool through_host) {  // as rank 0 sees them
     auto seen = rank_ == 0 ? find_exchange_rates(bus_ids, through_host) : ExchangeRates{};
     if (options_.exchange_gbps > 0) seen.gbps = options_.exchange_gbps;
-    seen.is_settled |= options_.exchange_gbps > 0 || !options_.measures_exchange;
+    seen.is_fixed_by_user |= options_.exchange_gbps > 0 || !options_.measures_exchange;
     return gather(*channel_, seen, device_deadline_).map([](const auto& all) { return all.front(); });
   };
   request.goes_on = [this] {

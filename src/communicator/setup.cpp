@@ -32,10 +32,10 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
   std::unique_ptr<Comm> comm(new Comm(std::move(channel)));
   comm->options_ = options;
   if (options.averaged != 0) comm->quantized_ = QuantizedCall(comm->rank_, comm->ranks_, options.averaged);
-  comm->heed(is_cancelled);
+  comm->set_error_source(is_cancelled);
   Deadline deadline = Deadline::never();
   Stages stages;
-  Status opened = or_shortage([&]() -> Status {
+  Status opened = catch_shortage([&]() -> Status {
     STRAIT_TRY(comm->read_settings(environment));
     deadline = Deadline::after_ms(comm->options_.init_timeout_ms);
     stages.done("settings");
@@ -63,7 +63,7 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
   // Not of the host ranks within a HostsRank: the outer communicator's recorder is dumped.
   if (!options.is_part_of_hosts()) watch_for_signal(*comm->recorder_);
   if (comm->device_ != nullptr) comm->prepare_exit();
-  comm->heed({});  // from now on an abort is a failure of the communicator
+  comm->set_error_source({});  // from now on an abort is a failure of the communicator
   return comm;
 }
 
@@ -140,7 +140,7 @@ void Comm::make_watch(OpenTransport open, bool oversubscribed) {
   watch_ = std::make_unique<Watch>(*open.control, std::move(open.controls), *transport_, std::move(peers));
 }
 
-std::function<Status()> Comm::news_of(const IsCancelled& is_cancelled) const {
+std::function<Status()> Comm::error_source_of(const IsCancelled& is_cancelled) const {
   return [this, is_cancelled]() -> Status {
     if (is_cancelled && is_cancelled())
       return fail(Code::aborted, "a communicator was aborted while it was made, on " + channel_->self().describe() +
@@ -149,7 +149,9 @@ std::function<Status()> Comm::news_of(const IsCancelled& is_cancelled) const {
   };
 }
 
-void Comm::heed(const IsCancelled& is_cancelled) { channel_->heed(news_of(is_cancelled)); }
+void Comm::set_error_source(const IsCancelled& is_cancelled) {
+  channel_->set_error_source(error_source_of(is_cancelled));
+}
 
 Status Comm::failure() {
   // If a peer has left because of a failure, the channel may tell of its leaving before the failure is known here.

@@ -24,8 +24,9 @@ Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions&
   return or_tell_out_of_memory([&]() -> Result<std::unique_ptr<Comm>> {
     STRAIT_TRY(failure());
     // However this ends, even for lack of memory: the check that is set here refers to the caller's `is_cancelled`.
-    const AtScopeEnd as_before([this, own = news_of({})]() mutable { channel_->heed(std::move(own)); });
-    heed(is_cancelled);
+    const AtScopeEnd as_before(
+        [this, own = error_source_of({})]() mutable { channel_->set_error_source(std::move(own)); });
+    set_error_source(is_cancelled);
     auto part = make_part(color, key, options, is_cancelled);
     if (!part) STRAIT_TRY(cause_of(part.error(), SetUpCall::split));
     return part;

@@ -65,7 +65,7 @@ Result<OpenTransport> open_shared(const TransportRequest& request, OpenShared op
   shared.agree = agreement(request.channel, request.deadline);
   STRAIT_ASSIGN(shm::Opened opened, open(shared));
   OpenTransport result = over_segment(std::move(opened.transport));
-  result.has_died = [lives = opened.lives](std::uint32_t rank) { return lives->has_died(rank); };
+  result.has_died = [liveness = opened.liveness](std::uint32_t rank) { return liveness->has_died(rank); };
   result.cause_of_death = [](std::uint32_t) {
     return "whose process has died, or become another program (exec). See that rank's output and the kernel log for "
            "why";
@@ -77,7 +77,7 @@ Result<OpenTransport> open_shm_file(const TransportRequest& request) { return op
 
 Result<OpenTransport> open_tcp(const TransportRequest& request) {
   const tcp::ByUcx by_ucx = request.ucx == "all"  ? tcp::ByUcx::all
-                            : request.ucx == "on" ? tcp::ByUcx::far
+                            : request.ucx == "on" ? tcp::ByUcx::other_hosts
                                                   : tcp::ByUcx::none;
   STRAIT_ASSIGN(auto transport, tcp::open(request.channel, {}, request.deadline, by_ucx));
   tcp::Engine& engine = transport->engine();

@@ -13,7 +13,7 @@ namespace {
 
 /// How long read_counts() waits for its copy: it takes microseconds, but others may be before it.
 constexpr auto reading_limit = std::chrono::milliseconds(5);
-constexpr auto look_every = std::chrono::microseconds(10);
+constexpr auto poll_interval = std::chrono::microseconds(10);
 constexpr auto longest_end = std::chrono::seconds(10);
 
 std::string so_long() { return std::to_string(longest_end.count()) + " s"; }
@@ -39,7 +39,7 @@ CallOrder::~CallOrder() {
   const auto limit = std::chrono::steady_clock::now() + longest_end;
   while (!setup_.reader->is_idle(reading_stream_)) {
     if (std::chrono::steady_clock::now() > limit) return;
-    std::this_thread::sleep_for(look_every);
+    std::this_thread::sleep_for(poll_interval);
   }
   setup_.reader->destroy_stream(reading_stream_);
 }
@@ -174,7 +174,7 @@ std::optional<kernels::LaunchCounts> CallOrder::read_counts() {
   const auto limit = std::chrono::steady_clock::now() + reading_limit;
   while (!reader.is_idle(reading_stream_)) {
     if (std::chrono::steady_clock::now() > limit) return std::nullopt;
-    std::this_thread::sleep_for(look_every);
+    std::this_thread::sleep_for(poll_interval);
   }
   // The stream is idle, so the copy is complete: `seen` must not be read earlier than that was found.
   std::atomic_thread_fence(std::memory_order_acquire);

@@ -27,7 +27,7 @@ using cuda::DeviceGuard;
 namespace {
 
 constexpr std::int64_t slow_ms = Watch::slow_wait.count();
-constexpr auto look_every = std::chrono::milliseconds(5);
+constexpr auto poll_interval = std::chrono::milliseconds(5);
 constexpr int looks_between_examinations = 10;
 constexpr auto longest_question = std::chrono::milliseconds(100);
 
@@ -42,7 +42,7 @@ void go_on_releasing(const DeviceRank::Request& request, DeviceCopies& copies, C
       const cuda::RelaxedCapture relaxed;
       for (int looks = 1;; ++looks) {
         copies.release_waits();
-        std::this_thread::sleep_for(look_every);
+        std::this_thread::sleep_for(poll_interval);
         if (looks % looks_between_questions != 0) continue;
         const std::optional<bool> idle = order.is_idle();
         if (idle == true || (!idle && order.has_failed())) return;
@@ -239,7 +239,7 @@ void CudaRank::look_after(const std::stop_token& stop) {
       if (request_.watch->examine_peers([this] { return is_idle() == true; }))
         (void)StartedCalls::compare(*request_.watch);
     }
-    std::this_thread::sleep_for(look_every);
+    std::this_thread::sleep_for(poll_interval);
   }
 }
 

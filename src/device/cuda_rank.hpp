@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/in_time.hpp"
+#include "base/time_limited_questions.hpp"
 #include "device/aggregates.hpp"
 #include "device/call_order.hpp"
 #include "device/device_arenas.hpp"
@@ -133,8 +133,8 @@ class CudaRank final : public DeviceRank {
   std::unique_ptr<CallOrder> order_;
   /// Asks order_ questions for other threads, with a time limit: the driver may hold a question up until running
   /// kernels end, and flight recorders dump before kernels are told to end.
-  std::unique_ptr<InTime> questions_ =
-      std::make_unique<InTime>([device = request_.device] { cuda::begin_own_thread(device); });
+  std::unique_ptr<TimeLimitedQuestions> questions_ =
+      std::make_unique<TimeLimitedQuestions>([device = request_.device] { cuda::begin_own_thread(device); });
   StartedCalls started_;
   /// The mark that the first launch of the call being enqueued writes (kernels::Ring::call). 0 after that launch, and
   /// for calls of which no launch writes one.

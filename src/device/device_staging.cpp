@@ -63,7 +63,7 @@ Status DeviceArenas::open_staging(const DeviceRank::Request& request) {
 /// Measures what GPUs exchange with host memory, unless the user has set that rate. All ranks copy at once, to and from
 /// the bulk slots of their own arenas, which are not in use yet, and in which there are never packets.
 Status DeviceArenas::measure_rates(const DeviceRank::Request& request, const ArenaLayout& layout) {
-  if (request.ranks == 1 || exchange_rates_.is_settled) return {};
+  if (request.ranks == 1 || exchange_rates_.is_fixed_by_user) return {};
   const std::size_t begin_bytes = layout.slots[static_cast<std::size_t>(kernels::Protocol::bulk)].offset_bytes;
   std::byte* const slots = staging_[request.rank].data() + begin_bytes;
   auto copies =

@@ -17,7 +17,7 @@ namespace {
 
 /// Most bytes of a copy; a round of more makes several. Two of them are the least that can be allocated on a GPU.
 constexpr std::size_t most_chunk_bytes = std::size_t{1} << 20, alignment = 4096;
-constexpr auto look_every = std::chrono::microseconds(50);
+constexpr auto poll_interval = std::chrono::microseconds(50);
 
 }  // namespace
 
@@ -85,7 +85,7 @@ Status ExchangeCopies::State::await() {
       if (const Status goes_on = setup.goes_on(); !goes_on)
         return fail(goes_on.error().code, what + " have not ended: " + goes_on.error().message);
       cudaGetLastError();
-      std::this_thread::sleep_for(look_every);
+      std::this_thread::sleep_for(poll_interval);
     }
   in_flight = false;
   return {};

@@ -13,8 +13,8 @@ using kernels::Protocol;
 using kernels::Slots;
 
 /// Returns the number of rounds for slices whose two hops shall overlap. `parts`: a lane's share of a slice, in units
-/// of overlap_bytes. In an all-reduce, what a rank sends in both hops fills its links. In a reduce or a broadcast a
-/// single hop would leave most links idle, so more rounds pay, and they pay earlier (4 H100).
+/// of min_overlap_lane_bytes. In an all-reduce, what a rank sends in both hops fills its links. In a reduce or a
+/// broadcast a single hop would leave most links idle, so more rounds pay, and they pay earlier (4 H100).
 std::uint32_t overlapping_rounds(Collective collective, double parts) {
   constexpr double reduce_part = 0.3, broadcast_part = 0.55, most_reduce_rounds = 24, most_broadcast_rounds = 12;
   if (collective == Collective::all_reduce) return parts < 1 ? 1 : 3;
@@ -105,13 +105,13 @@ std::uint32_t DeviceCalls::host_stagger_ns(const Exchange& messages, Protocol pr
 /// Returns into how many chunks a lane's share of a message is cut at least. With two hops the number is chosen so that
 /// these overlap. Through host memory it is chosen so that links carry both directions at the same time: receiving is
 /// one round behind sending, so with r rounds only sending takes place during 1/r of the time, and each round costs the
-/// time in which the link carries `round_bytes`.
+/// time in which the link carries `round_cost_bytes`.
 std::uint32_t DeviceCalls::rounds_for(const Call& call, bool one_hop, const Slots& through,
                                       std::size_t message_bytes) const {
   if (!one_hop) {
     if (ring_.staged && through.protocol == Protocol::bulk && call.wire == WireFormat::off) {
       const std::size_t lane_bytes = message_bytes / ring_.slots[static_cast<std::size_t>(Protocol::bulk)].lanes;
-      const std::size_t round_bytes = std::max<std::size_t>(borders_.overlap_bytes / host_overlap_parts, 1);
+      const std::size_t round_bytes = std::max<std::size_t>(borders_.min_overlap_lane_bytes / host_overlap_parts, 1);
       const std::size_t rounds = (lane_bytes + round_bytes - 1) / round_bytes;
       return static_cast<std::uint32_t>(std::clamp<std::size_t>(rounds, 1, most_host_overlap_rounds));
     }
@@ -120,12 +120,12 @@ std::uint32_t DeviceCalls::rounds_for(const Call& call, bool one_hop, const Slot
     if (has_few_blocks(call) && has_root(call.collective)) return 1;
     const std::size_t lane_bytes = message_bytes / through.lanes;
     return overlapping_rounds(call.collective,
-                              static_cast<double>(lane_bytes) / static_cast<double>(borders_.overlap_bytes));
+                              static_cast<double>(lane_bytes) / static_cast<double>(borders_.min_overlap_lane_bytes));
   }
   if (!ring_.staged || through.protocol != Protocol::bulk || !has_equal_parts(call.collective)) return 1;
-  const auto round_bytes = static_cast<double>(std::max<std::size_t>(borders_.round_bytes, 1));
+  const auto round_cost_bytes = static_cast<double>(std::max<std::size_t>(borders_.round_cost_bytes, 1));
   const std::uint32_t messages = cast_of(call) == Cast::multi ? 1 : ring_.ranks - 1;  // messages that a rank writes
-  const double worth = static_cast<double>(message_bytes) * messages / round_bytes;
+  const double worth = static_cast<double>(message_bytes) * messages / round_cost_bytes;
   return static_cast<std::uint32_t>(std::clamp(std::round(std::sqrt(worth)), 1.0, most_rounds));
 }
 

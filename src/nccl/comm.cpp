@@ -10,7 +10,7 @@ namespace {
 
 using Time = std::chrono::steady_clock::time_point;
 
-constexpr auto glance = std::chrono::microseconds(100);
+constexpr auto poll_interval = std::chrono::microseconds(100);
 /// Running calls notice an abort within milliseconds. After this time they are no longer waited for.
 constexpr auto longest_abort = std::chrono::seconds(10);
 
@@ -20,7 +20,7 @@ void await_calls(const ncclComm& comm, Time deadline) {
       log(LogLevel::warn, "a call on an aborted communicator has not returned after 10 s; its resources remain");
       return;
     }
-    std::this_thread::sleep_for(glance);
+    std::this_thread::sleep_for(poll_interval);
   }
 }
 

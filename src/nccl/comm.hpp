@@ -55,7 +55,7 @@ struct ncclComm {
   /// afterwards.
   std::atomic<bool> has_ended_itself{false};
   /// Deregistering a window timed out waiting for the GPU: later deregistrations do not wait.
-  std::atomic<bool> hangs{false};
+  std::atomic<bool> deregister_timed_out{false};
 
   std::atomic<int> holders{1};
   std::atomic<int> running{0};  ///< number of calls in progress inside Strait
@@ -67,7 +67,7 @@ struct ncclComm {
   ncclResult_t setup_result = ncclSuccess;  ///< first error among them
   std::string setup_error;
   std::uint64_t stops = 0;         ///< number of ncclCommAbort and ncclCommRevoke calls so far
-  straitComm_t joining = nullptr;  ///< a Strait communicator being made, which an abort must reach, too; see Joining
+  straitComm_t joining = nullptr;  ///< a Strait communicator being made, which an abort must reach; see AbortTarget
   std::vector<std::unique_ptr<char>> registrations;  ///< handles of ncclCommRegister; only their addresses matter
   std::vector<std::unique_ptr<ncclWindow_vidmem>> windows;
 };

@@ -24,31 +24,31 @@ ncclResult_t own_device(int& device) {
   return problem.empty() ? ncclSuccess : failed(ncclUnhandledCudaError, problem);
 }
 
-ncclResult_t init_rank(const char* function, ncclComm_t* out, const Place& place, const ncclUniqueId& id,
+ncclResult_t init_rank(const char* function, ncclComm_t* out, const RankPosition& position, const ncclUniqueId& id,
                        const ncclConfig_t* config) {
   const auto refuse = [&](const std::string& problem) {
     return Group::of_this_thread().note(failed(ncclInvalidArgument, std::string(function) + ": " + problem));
   };
   if (out == nullptr) return refuse("the communicator pointer is NULL");
   *out = nullptr;
-  if (place.ranks < 1) return refuse(std::to_string(place.ranks) + " ranks; there must be at least 1");
-  if (place.rank < 0 || place.rank >= place.ranks)
-    return refuse("rank " + std::to_string(place.rank) + " is not in 0 to " + std::to_string(place.ranks - 1));
-  announce(place.rank, place.ranks);
+  if (position.ranks < 1) return refuse(std::to_string(position.ranks) + " ranks; there must be at least 1");
+  if (position.rank < 0 || position.rank >= position.ranks)
+    return refuse("rank " + std::to_string(position.rank) + " is not in 0 to " + std::to_string(position.ranks - 1));
+  announce(position.rank, position.ranks);
   straitUniqueId ticket;
   std::memcpy(&ticket, &id, sizeof ticket);
   return set_up(function, out, nullptr, config,
-                [place, ticket](ncclComm* comm, straitComm_t* made) { return join(*comm, made, place, ticket); });
+                [position, ticket](ncclComm* comm, straitComm_t* made) { return join(*comm, made, position, ticket); });
 }
 
 ncclResult_t init_here(const char* function, ncclComm_t* out, int ranks, int rank, const ncclUniqueId& id,
                        const ncclConfig_t* config) {
   return guarded([&] {
     apply_settings();
-    Place place{ranks, rank, on_host};
-    if (const ncclResult_t result = own_device(place.device); result != ncclSuccess)
+    RankPosition position{ranks, rank, on_host};
+    if (const ncclResult_t result = own_device(position.device); result != ncclSuccess)
       return Group::of_this_thread().note(result);
-    return init_rank(function, out, place, id, config);
+    return init_rank(function, out, position, id, config);
   });
 }
 

@@ -45,7 +45,7 @@ const std::map<std::string, std::string>& settings_of_files() {
   return settings;
 }
 
-std::string their_setting(const char* name) {
+std::string nccl_setting(const char* name) {
   if (const char* value = std::getenv(name); value != nullptr) return value;
   const auto found = settings_of_files().find(name);
   return found == settings_of_files().end() ? "" : found->second;

@@ -12,6 +12,6 @@ namespace strait::nccl {
 const std::map<std::string, std::string>& settings_of_files();
 
 /// Returns the value of an NCCL setting from the environment, otherwise from the files; "" if it is set nowhere.
-std::string their_setting(const char* name);
+std::string nccl_setting(const char* name);
 
 }  // namespace strait::nccl

@@ -208,7 +208,7 @@ ncclResult_t Group::end() {
   // By guarded(), because an exception must not leave the group open.
   const ncclResult_t result = guarded([&] { return run_set_ups(); });
   if (result != ncclSuccess && result != ncclInProgress) return give_up(result, last_error());
-  const ncclResult_t ran = end_straits(straitGroupEnd);
+  const ncclResult_t ran = end_strait_group(straitGroupEnd);
   const std::string text = ran == ncclSuccess ? "" : last_error();
   const ncclResult_t finalized = guarded([&] { return run_finalizations(); });
   if (ran != ncclSuccess) return failed(ran, text);
@@ -281,7 +281,7 @@ ncclResult_t Group::share_windows() {
   return ncclSuccess;
 }
 
-ncclResult_t Group::end_straits(straitResult_t (*end_group)()) {
+ncclResult_t Group::end_strait_group(straitResult_t (*end_group)()) {
   depth_ = 0;
   const auto kept = std::exchange(kept_, {});
   for (ncclComm* comm : kept) begin_call(comm);
@@ -310,7 +310,7 @@ ncclResult_t Group::run_finalizations() {
 /// Drops all that is recorded in the group. Set-up work ends with `result` and `text`.
 void Group::discard(ncclResult_t result, const std::string& text) {
   set_awaiting(std::exchange(windows_, {}), false);
-  (void)end_straits(straitGroupCancel);
+  (void)end_strait_group(straitGroupCancel);
   for (SetUp& work : std::exchange(finalizations_, {})) {
     work.parent->is_finalized = false;
     set_ups_.push_back(std::move(work));

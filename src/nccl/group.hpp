@@ -71,7 +71,7 @@ class Group {
   static void set_awaiting(const Windows& windows, bool awaits_group);
   ncclResult_t run_set_ups();
   /// Ends Strait's group, which contains the operations, by straitGroupEnd or straitGroupCancel.
-  ncclResult_t end_straits(straitResult_t (*end_group)());
+  ncclResult_t end_strait_group(straitResult_t (*end_group)());
   ncclResult_t share_windows();
   ncclResult_t run_finalizations();
   void discard(ncclResult_t result, const std::string& text);

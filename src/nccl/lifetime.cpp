@@ -8,7 +8,7 @@
 namespace strait::nccl {
 namespace {
 
-constexpr auto look_every = std::chrono::microseconds(100);
+constexpr auto poll_interval = std::chrono::microseconds(100);
 
 /// Checks that the caller may end the communicator: the handle is valid, and this thread's open group has no calls on
 /// it.
@@ -22,7 +22,7 @@ ncclResult_t endable(ncclComm_t handle, const char* function) {
 }
 
 void await_set_up(const ncclComm& comm) {
-  while (comm.progress.load(std::memory_order_acquire) == ncclInProgress) std::this_thread::sleep_for(look_every);
+  while (comm.progress.load(std::memory_order_acquire) == ncclInProgress) std::this_thread::sleep_for(poll_interval);
 }
 
 /// Waits until the GPU no longer uses any memory for aborted calls: milliseconds, or at most 10 s if other work holds

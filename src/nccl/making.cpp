@@ -26,8 +26,8 @@ ncclResult_t make_stoppable(ncclComm& comm, ncclComm* parent, straitComm_t* made
   (void)post(&joining);  // straitGroupEnd returns its error again
   ncclResult_t result = ncclSuccess;
   {
-    const Joining of_comm(comm, joining, 0);
-    std::optional<Joining> of_parent;
+    const AbortTarget of_comm(comm, joining, 0);
+    std::optional<AbortTarget> of_parent;
     if (parent != nullptr) of_parent.emplace(*parent, joining, comm.known_parent_stops);
     result = checked(straitGroupEnd());
   }
@@ -38,10 +38,10 @@ ncclResult_t make_stoppable(ncclComm& comm, ncclComm* parent, straitComm_t* made
   return result;
 }
 
-ncclResult_t join(ncclComm& comm, straitComm_t* made, const Place& place, const straitUniqueId& ticket) {
-  const straitConfig_t wanted = straits_config(comm, place.device);
+ncclResult_t join(ncclComm& comm, straitComm_t* made, const RankPosition& position, const straitUniqueId& ticket) {
+  const straitConfig_t wanted = straits_config(comm, position.device);
   return make_stoppable(comm, nullptr, made, [&](straitComm_t* joining) {
-    return straitCommInitRank(joining, place.ranks, &ticket, place.rank, &wanted);
+    return straitCommInitRank(joining, position.ranks, &ticket, position.rank, &wanted);
   });
 }
 

@@ -10,26 +10,26 @@ namespace strait::nccl {
 /// While this object lives, ncclCommAbort and ncclCommRevoke of `comm` also abort `joining`, a Strait communicator that
 /// is being made. If such a call has already come since `comm` had counted `known_stops` of them, `joining` is aborted
 /// immediately.
-class Joining {
+class AbortTarget {
  public:
-  Joining(ncclComm& comm, straitComm_t joining, std::uint64_t known_stops) : comm_(comm) {
+  AbortTarget(ncclComm& comm, straitComm_t joining, std::uint64_t known_stops) : comm_(comm) {
     const std::scoped_lock lock(comm_.mutex);
     comm_.joining = joining;
     if (comm_.stops != known_stops && joining != nullptr) (void)straitCommAbort(joining);
   }
-  ~Joining() {
+  ~AbortTarget() {
     const std::scoped_lock lock(comm_.mutex);
     comm_.joining = nullptr;
   }
-  Joining(const Joining&) = delete;
-  Joining& operator=(const Joining&) = delete;
+  AbortTarget(const AbortTarget&) = delete;
+  AbortTarget& operator=(const AbortTarget&) = delete;
 
  private:
   ncclComm& comm_;
 };
 
 /// Position of the calling rank in a communicator to be made.
-struct Place {
+struct RankPosition {
   int ranks;
   int rank;
   int device;  ///< CUDA device; -1 for a host rank
@@ -45,7 +45,7 @@ ncclResult_t make_stoppable(ncclComm& comm, ncclComm* parent, straitComm_t* made
                             const std::function<straitResult_t(straitComm_t* joining)>& post);
 
 /// Makes `comm`'s Strait communicator with the other ranks that have the same unique id.
-ncclResult_t join(ncclComm& comm, straitComm_t* made, const Place& place, const straitUniqueId& ticket);
+ncclResult_t join(ncclComm& comm, straitComm_t* made, const RankPosition& position, const straitUniqueId& ticket);
 
 /// Common part of all functions that make a communicator: reads the configuration, creates the handle, and runs the
 /// work or records it. `parent` may be NULL. If `makes_one` is false, this rank takes part but gets no communicator.

@@ -17,7 +17,7 @@ namespace strait::nccl {
 namespace {
 
 constexpr auto longest_wait = std::chrono::seconds(5);
-constexpr auto look_every = std::chrono::microseconds(100);
+constexpr auto poll_interval = std::chrono::microseconds(100);
 
 enum class Origin { strait, driver };
 
@@ -102,17 +102,17 @@ ncclResult_t give_back(ncclComm& comm, const ncclWindow_vidmem& window) {
   if (window.registration == nullptr) return ncclSuccess;
   const auto deadline = std::chrono::steady_clock::now() + longest_wait;
   for (int done = 0; straitCommQuery(comm.strait, &done) == straitSuccess && done == 0;) {
-    if (!comm.hangs && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(look_every);
+    if (!comm.deregister_timed_out && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(poll_interval);
       continue;
     }
-    if (!comm.hangs.exchange(true))
+    if (!comm.deregister_timed_out.exchange(true))
       log(LogLevel::warn,
           "a window is given back while calls on its communicator have not ended for 5 s: its memory, and that of "
           "others given back until they have, stays mapped until the communicator ends");
     return ncclSuccess;
   }
-  comm.hangs = false;
+  comm.deregister_timed_out = false;
   return checked(straitCommDeregister(comm.strait, window.registration));
 }
 

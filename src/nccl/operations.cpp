@@ -16,7 +16,7 @@ straitDataType_t type_of(ncclDataType_t type) { return static_cast<straitDataTyp
 straitRedOp_t op_of(ncclRedOp_t op) { return static_cast<straitRedOp_t>(op); }
 
 /// Returns why an existing communicator accepts no operations; null if it accepts them.
-const char* over(const ncclComm& comm) {
+const char* why_no_operations(const ncclComm& comm) {
   if (comm.is_finalized.load(std::memory_order_relaxed)) return "the communicator is finalized";
   if (comm.has_ended_itself.load(std::memory_order_relaxed))
     return "the communicator was revoked (ncclCommRevoke), or aborted for a shrink (NCCL_SHRINK_ABORT). It can be "
@@ -33,7 +33,7 @@ ncclResult_t operation(const char* name, ncclComm_t handle, cudaStream_t stream,
     std::string problem;
     ncclResult_t result = usable(handle, problem);
     if (result == ncclSuccess)
-      if (const char* why = over(*handle)) {
+      if (const char* why = why_no_operations(*handle)) {
         result = ncclInvalidUsage;
         problem = why;
       }

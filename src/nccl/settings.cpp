@@ -60,8 +60,8 @@ std::string cta_policy(const std::string& value) {
 
 /// An NCCL setting that has a meaning in Strait. To support another one, add a line.
 struct Mapping {
-  const char* theirs;
-  const char* ours;
+  const char* nccl_name;
+  const char* strait_name;
   std::string (*translate)(const std::string&);
 };
 constexpr Mapping mappings[] = {
@@ -97,7 +97,7 @@ void write_line(std::string_view text) {
 }
 
 bool is_known(std::string_view name) {
-  return std::any_of(std::begin(mappings), std::end(mappings), [&](const Mapping& m) { return name == m.theirs; }) ||
+  return std::any_of(std::begin(mappings), std::end(mappings), [&](const Mapping& m) { return name == m.nccl_name; }) ||
          std::find(std::begin(own_settings), std::end(own_settings), name) != std::end(own_settings);
 }
 
@@ -180,9 +180,9 @@ void apply_settings() {
   static std::once_flag once;
   std::call_once(once, [] {
     for (const Mapping& mapping : mappings)
-      if (const std::string value = their_setting(mapping.theirs); !value.empty())
-        if (straitSetDefault(mapping.ours, mapping.translate(value).c_str()) != straitSuccess)
-          log(LogLevel::warn, std::string(mapping.theirs) + " is ignored: " + straitGetLastError(nullptr));
+      if (const std::string value = nccl_setting(mapping.nccl_name); !value.empty())
+        if (straitSetDefault(mapping.strait_name, mapping.translate(value).c_str()) != straitSuccess)
+          log(LogLevel::warn, std::string(mapping.nccl_name) + " is ignored: " + straitGetLastError(nullptr));
     straitSetDefault("STRAIT_INIT_TIMEOUT_MS", init_timeout_ms);
     straitSetDefault("STRAIT_COPY_MESSAGES", copies_messages);
   });
@@ -203,7 +203,7 @@ bool makes_host_ranks() {
 }
 
 std::optional<bool> forced_blocking() {
-  const std::string value = their_setting("NCCL_COMM_BLOCKING");
+  const std::string value = nccl_setting("NCCL_COMM_BLOCKING");
   if (value != "0" && value != "1") return std::nullopt;
   return value == "1";
 }

@@ -119,7 +119,7 @@ void NetworkProxy::expect(std::uint64_t calls) {
 void NetworkProxy::lead() {
   begin_polling_thread("strait-network");
   while (await_call()) {
-    const Status done = or_shortage([this] {
+    const Status done = catch_shortage([this] {
       hear();
       return carry_out_together();
     });
@@ -139,7 +139,7 @@ void NetworkProxy::help(std::uint32_t lane) {
       changed_.wait(lock, [&] { return stopping_ || shared_calls_ > helped; });
       if (stopping_) return;
     }
-    const Status done = or_shortage([this, lane] { return carry_out(lane); });
+    const Status done = catch_shortage([this, lane] { return carry_out(lane); });
     if (!done) setup_.fail(done.error());
     --helping_;
     if (!done) return;

@@ -28,7 +28,7 @@ double excess_of_all_reduce(std::uint32_t ranks) {
 double excess_of_reduce(std::uint32_t ranks) { return ranks - 2.0; }
 
 /// Returns the ratio of the border with `ranks` ranks to the border with four.
-double share_of(double (*excess)(std::uint32_t), std::uint32_t ranks) {
+double border_ratio(double (*excess)(std::uint32_t), std::uint32_t ranks) {
   return ranks <= measured_ranks ? 1 : excess(measured_ranks) / excess(ranks);
 }
 
@@ -44,10 +44,10 @@ Borders borders_of(kernels::ArenaKind kind, std::uint32_t ranks, double gbps) {
   const Borders& four = measured.borders;
   const double messages = std::max(ranks, 2u) - 1;  // number of messages that a rank receives
   return {.packets_bytes = scaled(four.packets_bytes, pcie / pcie_gbps * (measured_ranks - 1) / messages),
-          .one_hop_bytes = scaled(four.one_hop_bytes, slower * share_of(excess_of_all_reduce, ranks)),
-          .one_hop_reduce_bytes = scaled(four.one_hop_reduce_bytes, slower * share_of(excess_of_reduce, ranks)),
-          .overlap_bytes = scaled(four.overlap_bytes, slower),
-          .round_bytes = scaled(four.round_bytes, slower),
+          .one_hop_bytes = scaled(four.one_hop_bytes, slower * border_ratio(excess_of_all_reduce, ranks)),
+          .one_hop_reduce_bytes = scaled(four.one_hop_reduce_bytes, slower * border_ratio(excess_of_reduce, ranks)),
+          .min_overlap_lane_bytes = scaled(four.min_overlap_lane_bytes, slower),
+          .round_cost_bytes = scaled(four.round_cost_bytes, slower),
           .blocks = kind == kernels::ArenaKind::host
                         ? std::max(static_cast<std::uint32_t>(scaled(four.blocks, slower)), least_blocks)
                         : four.blocks,

@@ -14,9 +14,9 @@ struct Borders {
   std::size_t one_hop_bytes = 0;
   std::size_t one_hop_reduce_bytes = 0;  ///< reduces up to this size take one hop
   /// An all-reduce of which each lane carries at least this much is cut into rounds, so that its two hops overlap.
-  std::size_t overlap_bytes = 0;
+  std::size_t min_overlap_lane_bytes = 0;
   /// The fixed cost of a round: the bytes that a link to the host carries while a round begins and ends.
-  std::size_t round_bytes = 0;
+  std::size_t round_cost_bytes = 0;
   std::uint32_t blocks = 0;       ///< thread blocks of a call in bulk through host memory
   std::size_t encoded_bytes = 0;  ///< calls in a wire format with at least this many bytes are encoded as they are sent
 

@@ -182,7 +182,7 @@ Estimator::Estimator(const Algorithm& algorithm, const PlanRequest& request, con
 Estimator::~Estimator() = default;
 
 Result<Estimate> Estimator::time(const ClockSize& size, double give_up_us) {
-  const ClockModel& model = machine_.rank;
+  const ClockModel& model = machine_.rank_costs;
   const Layout layout = representatives_->layout(size);
   const double own_us = model.call_us + representatives_->own_work_us(layout, size.element_bytes);
   if (own_us >= give_up_us) return Estimate{own_us, layout.slices, "ranks", true};

@@ -23,9 +23,10 @@ struct LevelRates {
   double island_gbps = 0;
 };
 
-/// A machine that consists of levels. `rank` has no paths, no resources and no number of ranks; the levels give these.
+/// A machine that consists of levels. `rank_costs` has no paths, no resources and no number of ranks; the levels give
+/// these.
 struct LevelModel {
-  ClockModel rank;
+  ClockModel rank_costs;
   std::vector<LevelRates> levels;  ///< finest first; the only island of the last level holds all ranks
 
   std::uint32_t ranks() const { return levels.empty() ? 1 : levels.back().ranks; }

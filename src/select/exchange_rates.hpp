@@ -7,7 +7,7 @@ struct ExchangeRates {
   double gbps = 0;  ///< of each GPU, each way; 0: unknown
   /// What CPU threads add for all GPUs together, in bytes of all sources; 0: not measured.
   double sums_gbps = 0;
-  bool is_settled = false;  ///< set by the user, so ranks do not measure it
+  bool is_fixed_by_user = false;  ///< the user gave the rate or switched measuring off, so ranks do not measure it
   /// The rate measured when the communicator was made (measured_rate.hpp); 0: not measured.
   double measured_gbps = 0;
 };

@@ -12,8 +12,8 @@ std::size_t LevelModel::level_between(std::uint32_t a, std::uint32_t b) const {
 
 LevelModel level_model(const ClockModel& model) {
   LevelModel machine{model, {}};
-  machine.rank.paths = {};
-  machine.rank.resources = {};
+  machine.rank_costs.paths = {};
+  machine.rank_costs.resources = {};
   const auto alike = [](const ClockPath& a, const ClockPath& b) {
     return a.latency_us == b.latency_us && a.gbps == b.gbps;
   };

@@ -51,7 +51,7 @@ struct Machine {
 Machine part_of(const Machine& machine, std::vector<std::vector<std::uint32_t>> groups);
 /// Moves the steps that receive into separate lanes, because kernels send and receive at the same time. Only for plans
 /// that copy in one hop; others are returned unchanged, because their steps depend on one another.
-Plan with_ways_apart(Plan plan);
+Plan with_receives_in_own_lanes(Plan plan);
 /// Extends the plan of one group to all groups of `part`. The result is for all ranks of the machine; ranks of no group
 /// do nothing. A plan for twice the ranks of a group is one of with_host_sums(), and so is its result.
 Plan for_groups(const Plan& plan, const Machine& part);

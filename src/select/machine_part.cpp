@@ -52,7 +52,7 @@ Machine part_of(const Machine& machine, Groups groups) {
   return part;
 }
 
-Plan with_ways_apart(Plan plan) {
+Plan with_receives_in_own_lanes(Plan plan) {
   const auto is_hop = [](const Step& step) {
     const bool is_copy = !step.reduces && step.sources.size() == 1 && step.waits.empty() && step.signals.empty();
     if (!is_copy) return false;
@@ -70,9 +70,9 @@ Plan with_ways_apart(Plan plan) {
       auto& steps = mine.lanes[i].steps;
       const auto received = std::stable_partition(steps.begin(), steps.end(), std::not_fn(is_received));
       if (received == steps.begin() || received == steps.end()) continue;
-      Lane apart{{received, steps.end()}};
+      Lane receives{{received, steps.end()}};
       steps.erase(received, steps.end());
-      mine.lanes.push_back(std::move(apart));
+      mine.lanes.push_back(std::move(receives));
     }
   return plan;
 }

@@ -63,7 +63,7 @@ Result<MeasuredExchange> measure_exchange(const CopyBothWays& copy, const Gather
 
 ExchangeRates with_measured(ExchangeRates known, double measured_gbps) {
   known.measured_gbps = measured_gbps;
-  if (!known.is_settled && measured_gbps > 0 && measured_gbps < clearly_less * assumed_gbps(known))
+  if (!known.is_fixed_by_user && measured_gbps > 0 && measured_gbps < clearly_less * assumed_gbps(known))
     known.gbps = measured_gbps;
   return known;
 }

@@ -36,8 +36,8 @@ struct MeasuredExchange {
 Result<MeasuredExchange> measure_exchange(const CopyBothWays& copy, const GatherWords& gather);
 
 /// Returns the rates to use after a measurement. The measured rate counts only if it is clearly below the known one, so
-/// that noise does not move borders from one communicator to the next. It never raises a rate, and never changes a
-/// settled one.
+/// that noise does not move borders from one communicator to the next. It never raises a rate, and never changes one
+/// that the user has fixed.
 ExchangeRates with_measured(ExchangeRates known, double measured_gbps);
 
 /// Describes for the log the measured rate, the rate known from links, and the one for which calls are cut.

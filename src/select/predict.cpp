@@ -38,7 +38,7 @@ std::size_t simulated_steps(const Plan& plan, const ClockSize& size) {
 /// Builds the plans of all ranks. In a part of a machine, kernels carry them out.
 Plan built(const Algorithm& algorithm, const PlanRequest& request, const Machine& machine) {
   Plan plan = build_all(algorithm, request);
-  return machine.groups.empty() ? plan : with_ways_apart(std::move(plan));
+  return machine.groups.empty() ? plan : with_receives_in_own_lanes(std::move(plan));
 }
 
 void keep_faster(std::vector<PredictedPlan>& plans, PredictedPlan plan) {

@@ -43,11 +43,11 @@ struct NameHash {
 double extra(double gbps, double copy_gbps) { return gbps > 0 ? std::max(0.0, 1 / gbps - 1 / copy_gbps) : 0; }
 
 double us_per_byte(const Step& step, const RankPlan& plan, const LevelModel& machine) {
-  const ClockModel& rank = machine.rank;
-  const double copy = 1 / rank.copy_gbps;
+  const ClockModel& rank_costs = machine.rank_costs;
+  const double copy = 1 / rank_costs.copy_gbps;
   const double further =
-      rank.memory.two_copies_gbps > 0 ? std::max(0.0, 1 / rank.memory.two_copies_gbps - copy) : copy / 2;
-  double cost = step.reduces ? static_cast<double>(step.sources.size()) / rank.reduce_gbps : copy;
+      rank_costs.memory.two_copies_gbps > 0 ? std::max(0.0, 1 / rank_costs.memory.two_copies_gbps - copy) : copy / 2;
+  double cost = step.reduces ? static_cast<double>(step.sources.size()) / rank_costs.reduce_gbps : copy;
   if (step.destinations.size() > 1) cost += static_cast<double>(step.destinations.size() - 1) * further;
   const auto path_from = [&](std::uint32_t from) {
     const double gbps = machine.levels[machine.level_between(from, plan.rank)].gbps;
@@ -57,8 +57,8 @@ double us_per_byte(const Step& step, const RankPlan& plan, const LevelModel& mac
   for (const auto* operands : {&step.sources, &step.destinations})
     for (const Operand& operand : *operands) {
       if (operand.kind == Operand::Kind::receive)
-        cost += extra(rank.memory.fetch_gbps, rank.copy_gbps) + path_from(plan.links[operand.link].writer);
-      if (operand.kind == Operand::Kind::send) cost += rank.replace_us_per_byte(writes) * bytes_per_us;
+        cost += extra(rank_costs.memory.fetch_gbps, rank_costs.copy_gbps) + path_from(plan.links[operand.link].writer);
+      if (operand.kind == Operand::Kind::send) cost += rank_costs.replace_us_per_byte(writes) * bytes_per_us;
       if (operand.kind == Operand::Kind::peer) cost += path_from(operand.peer);
     }
   return step.sources.empty() ? 0 : cost / bytes_per_us;
@@ -75,7 +75,7 @@ std::uint32_t chunk_of(const Step& step) {
 }  // namespace
 
 /// Which ranks are walked, 0 ... island - 1, and which of them represents each rank.
-struct Representatives::Fold {
+struct Representatives::Symmetry {
   const LevelModel& machine;
   std::uint32_t island = 1;  ///< if this is the number of all ranks, each represents itself
 
@@ -195,7 +195,7 @@ void Representatives::add_crossings(const RankPlan& plan, std::uint32_t rank) {
 }
 
 double Representatives::own_work_us(const Layout& layout, std::size_t element_bytes) const {
-  const ClockModel& model = machine_.rank;
+  const ClockModel& model = machine_.rank_costs;
   double all = 0, longest = 0;
   std::size_t next = 0;  // the steps of the first rank come first
   for (const strait::Lane& lane : plan_.lanes) {
@@ -242,7 +242,7 @@ Status Representatives::complete() {
   const std::uint32_t island = each ? finest : 1;
   if (island < all && !has_root(request_.collective) &&
       is_alike(plan_, algorithm_.build(request_, island == 1 ? all / 2 : island)) &&
-      build(island, Fold{machine_, island})) {
+      build(island, Symmetry{machine_, island})) {
     stand_for_all_ = true;
     return {};
   }
@@ -253,10 +253,10 @@ Status Representatives::complete() {
   if (costly || steps + (all - 1) * others > most_steps)
     return fail(Code::unsupported, "the plan '" + std::string(algorithm_.name) + "' of " + std::to_string(all) +
                                        " ranks has too many steps to walk, and no few ranks stand for all");
-  return build(all, Fold{machine_, all});
+  return build(all, Symmetry{machine_, all});
 }
 
-Status Representatives::build(std::uint32_t count, const Fold& fold) {
+Status Representatives::build(std::uint32_t count, const Symmetry& symmetry) {
   clear();
   Draft draft;
   std::vector<std::uint32_t> places;       // by end, over all ranks: the channel if the end gives, else the taker
@@ -278,8 +278,8 @@ Status Representatives::build(std::uint32_t count, const Fold& fold) {
   channel_of_taken.reserve(draft.taken.size());
   for (const Name& name : draft.taken) {
     auto found = draft.channels.end();
-    for (int way = 0; way < Fold::ways && found == draft.channels.end(); ++way)
-      found = draft.channels.find(fold.moved(name, way));
+    for (int way = 0; way < Symmetry::ways && found == draft.channels.end(); ++way)
+      found = draft.channels.find(symmetry.moved(name, way));
     if (found == draft.channels.end()) {
       clear();
       return fail(Code::unsupported, "the plan '" + std::string(algorithm_.name) + "' differs from rank to rank");

@@ -76,12 +76,12 @@ class Representatives {
 
  private:
   struct Draft;
-  struct Fold;
+  struct Symmetry;
   Step described(const strait::Step& step, const RankPlan& plan) const;
   void clear();
   void add_steps(const RankPlan& plan, std::uint32_t rank);
   void add_crossings(const RankPlan& plan, std::uint32_t rank);
-  Status build(std::uint32_t count, const Fold& fold);
+  Status build(std::uint32_t count, const Symmetry& symmetry);
   bool is_alike(const RankPlan& a, const RankPlan& b) const;
 
   const Algorithm& algorithm_;

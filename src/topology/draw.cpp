@@ -81,7 +81,7 @@ class Drawing {
   static bool is_leaf(DeviceKind kind) { return kind == DeviceKind::gpu || kind == DeviceKind::nic; }
 
   /// Returns a text that is equal for hosts that are alike.
-  std::string likeness(DeviceId host) const {
+  std::string structure_key(DeviceId host) const {
     std::ostringstream text;
     const std::size_t prefix = data_.devices[host].name.size();
     for (const DeviceId child : members(host))
@@ -105,7 +105,7 @@ class Drawing {
   void choose_hosts() {
     std::map<std::string, std::size_t> known;
     for (const DeviceId host : topology_.all(DeviceKind::host)) {
-      const auto [entry, is_new] = known.emplace(likeness(host), shown_.size());
+      const auto [entry, is_new] = known.emplace(structure_key(host), shown_.size());
       if (is_new) shown_.push_back({host, 0});
       ++shown_[entry->second].second;
     }

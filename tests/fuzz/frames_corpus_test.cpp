@@ -20,7 +20,7 @@ std::vector<Bytes> valid_inputs() {
   PeerInfo info;
   info.host_name = "node1";
   info.host_id = "boot";
-  info.meeting = address();
+  info.rejoin_address = address();
   std::vector<std::pair<FrameType, Bytes>> messages = {{FrameType::join, encode(join)},
                                                        {FrameType::welcome, encode(WelcomeMessage{{}, address()})},
                                                        {FrameType::link, encode(LinkMessage{{}, 3})},

@@ -45,7 +45,7 @@ namespace {
 
 /// The same machine for the clock.
 ClockModel clock_model(const LevelModel& machine) {
-  ClockModel model = machine.rank;
+  ClockModel model = machine.rank_costs;
   model.ranks = machine.ranks();
   // Two resources, out and in, for each finer island of each level that has a limit.
   std::vector<std::size_t> first_resource(machine.levels.size(), 0);
@@ -77,12 +77,12 @@ ClockModel clock_model(const LevelModel& machine) {
 /// Hosts of 8 H800 with a NIC of 400 Gbit/s for each: about what TARGETS of such machines give.
 LevelModel machine_of(std::uint32_t hosts, std::uint32_t ranks_a_host) {
   LevelModel machine;
-  machine.rank.call_us = 3;
-  machine.rank.step_us = 1;
-  machine.rank.end_us = 0.2;
-  machine.rank.copy_gbps = 1000;
-  machine.rank.reduce_gbps = 1500;
-  machine.rank.lanes_at_once = 32;
+  machine.rank_costs.call_us = 3;
+  machine.rank_costs.step_us = 1;
+  machine.rank_costs.end_us = 0.2;
+  machine.rank_costs.copy_gbps = 1000;
+  machine.rank_costs.reduce_gbps = 1500;
+  machine.rank_costs.lanes_at_once = 32;
   machine.levels.push_back({ranks_a_host, 1, 160, 0});
   if (hosts > 1) machine.levels.push_back({hosts * ranks_a_host, 8, 45, ranks_a_host * 45.0});
   return machine;

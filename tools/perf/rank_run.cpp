@@ -34,7 +34,7 @@ std::int64_t available_memory_bytes() {
 }
 
 /// A rank's entry in the header, as it travels.
-struct WireInfo {
+struct PackedRankInfo {
   std::int32_t pid = 0;
   std::int32_t device = -1;
   char host[64] = {};
@@ -156,7 +156,7 @@ std::size_t RankRun::beyond_bytes() const {
 }
 
 Status RankRun::learn_ranks() {
-  WireInfo mine;
+  PackedRankInfo mine;
   mine.pid = getpid();
   if (gpu_ != nullptr) {
     STRAIT_ASSIGN(const std::string name, gpu_->name());
@@ -166,11 +166,11 @@ Status RankRun::learn_ranks() {
     put(mine.gpu, name);
   }
   gethostname(mine.host, sizeof mine.host - 1);
-  std::vector<WireInfo> wire(static_cast<std::size_t>(ranks_));
-  STRAIT_TRY(all_gather(control_, &mine, wire.data(), sizeof mine, "Learning who the ranks are"));
+  std::vector<PackedRankInfo> packed(static_cast<std::size_t>(ranks_));
+  STRAIT_TRY(all_gather(control_, &mine, packed.data(), sizeof mine, "Learning who the ranks are"));
   std::vector<RankInfo> ranks;
   for (int r = 0; r < ranks_; ++r) {
-    const WireInfo& info = wire[static_cast<std::size_t>(r)];
+    const PackedRankInfo& info = packed[static_cast<std::size_t>(r)];
     ranks.push_back({r, info.pid, text_of(info.host), info.device, text_of(info.bus_id), text_of(info.gpu)});
   }
   const auto here = std::count_if(ranks.begin(), ranks.end(), [&](const RankInfo& r) { return r.host == mine.host; });

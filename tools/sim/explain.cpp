@@ -125,7 +125,7 @@ std::string borders_text(const Machine& machine) {
   const std::uint32_t ranks = machine.request.ranks;
   const Borders borders = borders_of(*machine.arena, ranks, machine.exchange.gbps);
   const bool by_nvlink = *machine.arena == kernels::ArenaKind::nvlink;
-  const bool will_measure = *machine.arena == kernels::ArenaKind::host && !machine.exchange.is_settled;
+  const bool will_measure = *machine.arena == kernels::ArenaKind::host && !machine.exchange.is_fixed_by_user;
   std::string text = "\nkernels   ";
   if (!by_nvlink && machine.exchange.gbps > 0)
     text += fmt::format("{:.3g} GB/s each way a GPU while all exchange{}: ", machine.exchange.gbps,
@@ -337,8 +337,8 @@ std::string to_json(const Explanation& e) {
                        {"packets_bytes", borders.packets_bytes},
                        {"one_hop_bytes", borders.one_hop_bytes},
                        {"one_hop_reduce_bytes", borders.one_hop_reduce_bytes},
-                       {"overlap_bytes", borders.overlap_bytes},
-                       {"round_bytes", borders.round_bytes},
+                       {"overlap_bytes", borders.min_overlap_lane_bytes},
+                       {"round_bytes", borders.round_cost_bytes},
                        {"blocks", borders.blocks},
                        {"cpu_reduce_bytes", cpu_reduce_border_bytes_of(e.machine)}};
   }

@@ -18,7 +18,7 @@ tl::unexpected<Error> peer_gone() {
 
 /// Occupies the unused ones of the descriptor numbers 0 to 2 while descriptors are received. Otherwise a received
 /// descriptor could get such a number, and UniqueFd would move it to another one and close the old one. That would drop
-/// the locks that other ranks of this process already hold on the segment (lives.hpp).
+/// the locks that other ranks of this process already hold on the segment (liveness_monitor.hpp).
 class StandardNumbers {
  public:
   StandardNumbers() : lock_(mutex()) {

@@ -17,7 +17,7 @@
 
 #include "base/unix_peer.hpp"
 #include "transports/shm/fd_message.hpp"
-#include "transports/shm/lives.hpp"
+#include "transports/shm/liveness_monitor.hpp"
 #include "transports/shm/shared_heap.hpp"
 #include "transports/shm/strangers.hpp"
 

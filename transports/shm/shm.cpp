@@ -87,11 +87,11 @@ Result<Opened> open_passed(const OpenRequest& request) {
   Opened opened;
   opened.transport = std::make_unique<slots::SegmentTransport>("shm", segment, request.rank, std::move(views), own_heap,
                                                                std::move(resources), true);
-  STRAIT_ASSIGN(opened.lives, Lives::watch(meeting, met));
+  STRAIT_ASSIGN(opened.liveness, LivenessMonitor::watch(meeting, met));
   return opened;
 }
 
-Result<Opened> open_named(const OpenRequest& request) {
+Result<Opened> open_via_file(const OpenRequest& request) {
   const RendezvousRequest meeting = meeting_of(request);
   RendezvousResult met;
   met.pidfds.resize(request.ranks.size());
@@ -103,7 +103,7 @@ Result<Opened> open_named(const OpenRequest& request) {
   opened.transport = std::make_unique<slots::SegmentTransport>(
       "shm_file", segment, request.rank, std::vector<slots::PeerView>(request.geometry.ranks), nullptr,
       std::vector<std::shared_ptr<void>>{memory}, false);
-  STRAIT_ASSIGN(opened.lives, Lives::watch(meeting, met));
+  STRAIT_ASSIGN(opened.liveness, LivenessMonitor::watch(meeting, met));
   return opened;
 }
 
@@ -121,7 +121,7 @@ Result<Opened> open_file(const OpenRequest& request) {
   constexpr std::size_t slot_bytes = 32 << 10;
   OpenRequest smaller = request;
   smaller.geometry.slot_bytes = std::min(slot_bytes, request.geometry.slot_bytes);
-  return agreed(request, open_named(smaller));
+  return agreed(request, open_via_file(smaller));
 }
 
 }  // namespace strait::shm

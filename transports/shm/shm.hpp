@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "transports/shm/lives.hpp"
+#include "transports/shm/liveness_monitor.hpp"
 #include "transports/shm/rendezvous.hpp"
 #include "transports/slots/segment_transport.hpp"
 
@@ -14,7 +14,7 @@ namespace strait::shm {
 
 struct Opened {
   std::unique_ptr<slots::SegmentTransport> transport;
-  std::shared_ptr<const Lives> lives;
+  std::shared_ptr<const LivenessMonitor> liveness;
 };
 
 struct OpenRequest {

@@ -25,7 +25,7 @@ int look_for_files(int any) {
 }  // namespace
 
 Strangers::~Strangers() {
-  for (Stranger& stranger : pending_) part_from(std::move(stranger.fd));
+  for (Stranger& stranger : pending_) close_without_blocking(std::move(stranger.fd));
 }
 
 void Strangers::watch(int listener, std::vector<pollfd>& fds) const {
@@ -71,7 +71,7 @@ bool Strangers::make_room() {
 }
 
 void Strangers::drop(Stranger& stranger) {
-  part_from(std::move(stranger.fd));
+  close_without_blocking(std::move(stranger.fd));
   ++dropped_;
 }
 

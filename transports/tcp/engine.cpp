@@ -115,7 +115,7 @@ Incoming& Engine::incoming(std::uint64_t stream, std::uint32_t writer) {
   link->signatures.resize(geometry_.depth);
   link->arrived_at.resize(geometry_.depth);
   link->has_arrived = std::make_unique<bool[]>(geometry_.depth);
-  peer.untold.reserve(peer.incoming.size() + 1);
+  peer.unreported_releases.reserve(peer.incoming.size() + 1);
   peer.socket.reserve(geometry_.depth);
   return *peer.incoming.emplace(stream, std::move(link)).first->second;
 }
@@ -147,13 +147,13 @@ void Engine::publish(Outgoing& link, const CallSignature& signature, std::span<c
 void Engine::release(Incoming& link) {
   note_activity();
   Peer& peer = peers_[link.writer];
-  if (link.released++ == link.told) {
-    peer.untold.push_back(&link);
+  if (link.released++ == link.reported) {
+    peer.unreported_releases.push_back(&link);
     mark_dirty(link.writer);
   }
   // The writer need not know yet, so this can be sent with the next message. But the writer must not run out of slots,
   // so it is sent alone when half of them are released.
-  if (link.released - link.told >= geometry_.depth / 2) flush(link.writer);
+  if (link.released - link.reported >= geometry_.depth / 2) flush(link.writer);
 }
 
 void Engine::abandon_places() {
@@ -226,16 +226,16 @@ void Engine::mark_dirty(std::uint32_t rank) {
 }
 
 void Engine::flush(std::uint32_t rank) {
-  attempt([&] { tell_released(peers_[rank]); });
+  attempt([&] { report_releases(peers_[rank]); });
   send(rank);
 }
 
-void Engine::tell_released(Peer& peer) {
-  for (Incoming* link : peer.untold) {
-    link->told = link->released;
+void Engine::report_releases(Peer& peer) {
+  for (Incoming* link : peer.unreported_releases) {
+    link->reported = link->released;
     peer.socket.queue({FrameKind::released, 0, link->stream, link->released, 0});
   }
-  peer.untold.clear();
+  peer.unreported_releases.clear();
 }
 
 void Engine::send(std::uint32_t rank) {

@@ -54,7 +54,7 @@ struct Incoming {
   std::uint64_t announced = 0;          ///< messages whose header has come
   std::uint64_t arrived = 0;            ///< announced messages whose payloads have all arrived, without a gap
   std::uint64_t released = 0;
-  std::uint64_t told = 0;  ///< released messages of which the writer has been told
+  std::uint64_t reported = 0;  ///< released messages of which the writer has been told
 };
 
 class Engine {
@@ -65,7 +65,7 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
   /// Has UCX carry long messages to and from the ranks that `worker` is connected to. Must be called before start().
-  void carry_by(std::unique_ptr<ucx::Worker> worker) { ucx_ = std::move(worker); }
+  void use_ucx(std::unique_ptr<ucx::Worker> worker) { ucx_ = std::move(worker); }
   /// Returns the UCX worker; null if there is none. Call it with mutex() held.
   const ucx::Worker* ucx() const { return ucx_.get(); }
   /// Starts the engine's thread. Fails if the system lacks descriptors or threads.
@@ -112,7 +112,7 @@ class Engine {
   /// Whether every rank that is still connected has told its collective number `sequence` (or a later one).
   bool knows_calls(std::uint64_t sequence);
   /// Does all pending work, for a rank that does nothing else here.
-  void take_in() {
+  void do_pending_work() {
     note_activity();
     progress();
   }
@@ -128,8 +128,8 @@ class Engine {
     std::unordered_map<std::uint64_t, std::unique_ptr<Incoming>> incoming;
     std::unordered_map<std::uint64_t, std::uint64_t> signals;
     std::array<char, max_error_bytes + 1> error_text{};  ///< text of an arriving error frame
-    std::vector<Incoming*> untold;       ///< links with released messages that the peer has not been told of
-    std::uint64_t posted = 0;            ///< number of its last collective
+    std::vector<Incoming*> unreported_releases;  ///< links with released messages that the peer has not been told of
+    std::uint64_t posted = 0;                    ///< number of its last collective
     bool is_dirty = false;               ///< something is queued that has not been tried to send; listed in dirty_
     bool waits_for_room = false;         ///< the epoll set asks for EPOLLOUT
     bool is_down = false;                ///< the end of the connection has been handled
@@ -167,7 +167,7 @@ class Engine {
   void run_short_of_memory() noexcept;
   void mark_dirty(std::uint32_t rank);
   void flush(std::uint32_t rank);
-  void tell_released(Peer& peer);
+  void report_releases(Peer& peer);
   void send(std::uint32_t rank);
   void settle(std::uint32_t rank);
   void progress();

@@ -85,7 +85,7 @@ class MeshBuilder {
       // Accepts and calls concurrently: ranks that first called and then accepted would wait for one another in a
       // circle.
       std::jthread host([&] {
-        accepted_ = or_shortage([&] { return accept_callers(std::move(listener)); });
+        accepted_ = catch_shortage([&] { return accept_callers(std::move(listener)); });
         if (!accepted_) stop_.store(true);
       });
       called_ = call_others(table);

@@ -22,7 +22,7 @@ std::uint64_t stream_of(const SignalEnd& end) {
 Result<std::unique_ptr<ucx::Worker>> open_ucx(Channel& channel, const Deadline& deadline, ByUcx by_ucx) {
   const auto& peers = channel.peers();
   const auto is_near = [&](const PeerInfo& peer) { return peer.same_host(peers.front()); };
-  if (by_ucx == ByUcx::none || (by_ucx == ByUcx::far && std::all_of(peers.begin(), peers.end(), is_near)))
+  if (by_ucx == ByUcx::none || (by_ucx == ByUcx::other_hosts && std::all_of(peers.begin(), peers.end(), is_near)))
     return nullptr;
   const auto rank = static_cast<std::uint32_t>(channel.rank());
   auto worker = ucx::Worker::open(rank, static_cast<std::uint32_t>(channel.ranks()));
@@ -39,7 +39,7 @@ Result<std::unique_ptr<ucx::Worker>> open_ucx(Channel& channel, const Deadline& 
     if (!why.empty()) return fail(Code::unsupported, peer.describe() + " cannot do what STRAIT_UCX asks for: " + why);
   }
   for (const PeerInfo& peer : peers) {  // now every rank is known to have a worker
-    if (peer.rank == channel.rank() || (by_ucx == ByUcx::far && peer.same_host(channel.self()))) continue;
+    if (peer.rank == channel.rank() || (by_ucx == ByUcx::other_hosts && peer.same_host(channel.self()))) continue;
     if (Status connected =
             (*worker)->connect(static_cast<std::uint32_t>(peer.rank), addresses[static_cast<std::size_t>(peer.rank)]);
         !connected)
@@ -115,7 +115,7 @@ bool TcpTransport::knows_calls(std::uint64_t sequence) {
 
 void TcpTransport::take_in() {
   const std::lock_guard lock(engine_->mutex());
-  engine_->take_in();
+  engine_->do_pending_work();
 }
 
 Result<std::unique_ptr<TcpTransport>> open(Channel& channel, const Geometry& geometry, const Deadline& deadline,
@@ -124,7 +124,7 @@ Result<std::unique_ptr<TcpTransport>> open(Channel& channel, const Geometry& geo
   const auto rank = static_cast<std::uint32_t>(channel.rank());
   auto engine = std::make_unique<Engine>(rank, geometry, std::move(mesh));
   STRAIT_ASSIGN(auto worker, open_ucx(channel, deadline, by_ucx));
-  engine->carry_by(std::move(worker));
+  engine->use_ucx(std::move(worker));
   STRAIT_TRY(engine->start());
   return std::make_unique<TcpTransport>(rank, std::move(engine));
 }

@@ -42,9 +42,8 @@ class TcpTransport final : public Transport {
   std::map<std::uint64_t, std::unique_ptr<SignalWaiter>> waits_;
 };
 
-/// To which ranks UCX carries long messages: to none, to those of other hosts (far), to all. Must be the same on all
-/// ranks.
-enum class ByUcx : std::uint8_t { none, far, all };
+/// To which ranks UCX carries long messages: to none, to those of other hosts, to all. Must be the same on all ranks.
+enum class ByUcx : std::uint8_t { none, other_hosts, all };
 
 /// Opens the transport. Collective over the ranks of the channel.
 Result<std::unique_ptr<TcpTransport>> open(Channel& channel, const Geometry& geometry, const Deadline& deadline,

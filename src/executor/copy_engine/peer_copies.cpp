@@ -9,7 +9,7 @@
 namespace strait::copy_engine {
 namespace {
 
-constexpr auto look_every = std::chrono::microseconds(200);
+constexpr auto poll_interval = std::chrono::microseconds(200);
 
 }  // namespace
 
@@ -61,7 +61,7 @@ PeerCopies::~PeerCopies() {
   for (Lane* lane : all_lanes())
     while (!lane->is_idle(driver)) {
       if (setup_.has_failed()) release_waits();
-      std::this_thread::sleep_for(look_every);
+      std::this_thread::sleep_for(poll_interval);
     }
   for (Lane* lane : all_lanes()) lane->close(driver);
   if (begun_ != nullptr) driver.destroy_event(begun_);

@@ -10,7 +10,7 @@ namespace strait::copy_engine {
 namespace {
 
 using Kind = MemoryOperation::Kind;
-constexpr auto look_every = std::chrono::microseconds(200);
+constexpr auto poll_interval = std::chrono::microseconds(200);
 constexpr std::size_t grain_bytes = 4096;
 /// The number of slots of each lane.
 constexpr std::uint32_t slots = PeerMessages::depth / MessageWords::lanes;
@@ -46,7 +46,7 @@ PeerMessages::~PeerMessages() {
       for (Lane& lane : of_peer)
         while (!lane.is_idle(driver)) {
           if (setup_.has_failed()) release_waits();
-          std::this_thread::sleep_for(look_every);
+          std::this_thread::sleep_for(poll_interval);
         }
   for (Lanes* lanes : {&sends_, &receives_})
     for (auto& of_peer : *lanes)

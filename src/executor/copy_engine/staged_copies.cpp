@@ -8,7 +8,7 @@
 namespace strait::copy_engine {
 namespace {
 using Kind = MemoryOperation::Kind;
-constexpr auto look_every = std::chrono::microseconds(200);
+constexpr auto poll_interval = std::chrono::microseconds(200);
 }  // namespace
 
 Result<std::unique_ptr<StagedCopies>> StagedCopies::open(Setup setup) {
@@ -41,7 +41,7 @@ StagedCopies::~StagedCopies() {
   StreamDriver& driver = *setup_.driver;
   while (!up_.is_idle(driver) || !down_.is_idle(driver)) {
     if (setup_.has_failed()) release_waits();
-    std::this_thread::sleep_for(look_every);
+    std::this_thread::sleep_for(poll_interval);
   }
   up_.close(driver);
   down_.close(driver);

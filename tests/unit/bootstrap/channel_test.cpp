@@ -221,7 +221,7 @@ TEST(Channel, NewsThatARankHeedsEndsItsWaitAndTellsTheOthers) {
       return;
     }
     if (channel.rank() == 2)
-      channel.heed([&]() -> Status {
+      channel.set_error_source([&]() -> Status {
         return failed.load() ? fail(Code::timeout, "an operation passed its deadline") : Status();
       });
     EXPECT_THAT(channel.barrier(within_ms(20'000)), is_told);
@@ -233,7 +233,7 @@ TEST(Channel, NewsEndsNoOperationForWhichAllIsThere) {
   with_channels(2, [&](Channel& channel) {
     if (channel.rank() == 1)
       while (!sent.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    channel.heed([] { return Status(fail(Code::timeout, "news")); });
+    channel.set_error_source([] { return Status(fail(Code::timeout, "news")); });
     const auto data = channel.broadcast(as_byte_span("all"), 0, within_ms(20'000));
     ASSERT_TRUE(data) << data.error().message;
     EXPECT_EQ(text_of(*data), "all");

@@ -74,7 +74,7 @@ TEST_F(Processes, AnEndThatComesOfAnotherFailureIsToldAsThat) {
     auto channel = join(id, options_of(rank, 2));
     if (!channel) return false;
     if (rank == 1) ::_exit(0);  // without a goodbye
-    (*channel)->heed([] { return Status(fail(Code::remote_error, "rank 2 has died")); });
+    (*channel)->set_error_source([] { return Status(fail(Code::remote_error, "rank 2 has died")); });
     std::this_thread::sleep_for(Milliseconds(100));
     const Status told = (*channel)->barrier(within_ms(10'000));
     return !told && told.error().message == "rank 2 has died";

@@ -111,7 +111,7 @@ TEST(Messages, ComeBackEqualAndRefuseOtherLengths) {
   refuses_other_lengths(encode(Error{Code::timeout, "late"}), decode_error);
   PeerInfo info = *local_peer_info(5, environment_of({{"STRAIT_HOSTID", "here"}}));
   EXPECT_EQ(info.host_id, "here");
-  info.meeting = message.listener;
+  info.rejoin_address = message.listener;
   EXPECT_EQ(*decode_peer_info(encode(info)), info);
   refuses_other_lengths(encode(info), decode_peer_info);
 }

@@ -205,7 +205,7 @@ TEST(Rejoin, ADeathOnTheWayIsTold) {
     EXPECT_FALSE(rejoin(*channels[2], all, options));
   });
   const auto joined = [&] {
-    const auto report = report_of_root(channels[0]->self().meeting);
+    const auto report = report_of_root(channels[0]->self().rejoin_address);
     return report ? report->joined : 0;
   };
   for (const Stopwatch watch; joined() < 2 && watch.elapsed() < std::chrono::seconds(15);)
@@ -246,11 +246,12 @@ TEST(Rejoin, RefusesListsWithoutThisRank) {
 TEST(Rejoin, OpensNoPortBefore) {
   const auto channels = join_ranks(2);
   for (const auto& channel : channels) {
-    EXPECT_NE(channel->self().meeting.port, 0);
-    EXPECT_EQ(channel->self().meeting, *channel->meeting().local_address());
-    EXPECT_THAT(connect_to(channel->self().meeting, within_ms(1000), false),
+    EXPECT_NE(channel->self().rejoin_address.port, 0);
+    EXPECT_EQ(channel->self().rejoin_address, *channel->rejoin_socket().local_address());
+    EXPECT_THAT(connect_to(channel->self().rejoin_address, within_ms(1000), false),
                 FailsWith(Code::remote_error, HasSubstr("Connection refused")));
-    EXPECT_THAT(listen_at(channel->self().meeting), FailsWith(Code::system_error, HasSubstr("Address already in use")));
+    EXPECT_THAT(listen_at(channel->self().rejoin_address),
+                FailsWith(Code::system_error, HasSubstr("Address already in use")));
   }
 }
 

@@ -135,7 +135,7 @@ Result<std::unique_ptr<DeviceRank>> DeviceRank::open(const Request& request) {
   if (testing::fake_gpu.asks_for_rates) {
     STRAIT_ASSIGN(rates, request.exchange_rates(true));
   }
-  if (testing::fake_gpu.copy && !rates.is_settled) {
+  if (testing::fake_gpu.copy && !rates.is_fixed_by_user) {
     const auto copy = [&](std::size_t bytes) { return testing::fake_gpu.copy(request, bytes); };
     STRAIT_ASSIGN(const MeasuredExchange measured, measure_exchange(copy, request.gather));
     STRAIT_TRY(request.goes_on());  // as copies that do not end are an error of the real one

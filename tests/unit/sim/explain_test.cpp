@@ -64,7 +64,7 @@ TEST(Explain, SaysFromWhereCpuThreadsAddUp) {
 TEST(Explain, SaysHowTheRateComesToBe) {
   Explanation e = explained({"10x-rtx3090", 0, false});
   EXPECT_THAT(to_text(e), HasSubstr("0.6 GB/s each way a GPU while all exchange: ")) << "so the file says";
-  e.machine.exchange.is_settled = false;
+  e.machine.exchange.is_fixed_by_user = false;
   EXPECT_THAT(to_text(e),
               HasSubstr("0.6 GB/s each way a GPU while all exchange, unless a communicator measures clearly "
                         "less: "));

@@ -192,8 +192,8 @@ TEST(MeasuredRates, CountWhereTheyAreClearlyLess) {
   EXPECT_EQ(used(links, 6.1), 12) << "noise";
   EXPECT_EQ(used(links, 50), 12) << "nothing raises a rate";
   EXPECT_EQ(used(links, 0), 12) << "unknown";
-  const ExchangeRates settled{.gbps = 12, .is_settled = true};
-  EXPECT_EQ(used(settled, 0.6), 12);
+  const ExchangeRates fixed{.gbps = 12, .is_fixed_by_user = true};
+  EXPECT_EQ(used(fixed, 0.6), 12);
   EXPECT_EQ(used({}, 21), 0) << "what is unknown stands for PCIe Gen5";
   EXPECT_EQ(used({}, 19), 19);
   EXPECT_EQ(with_measured(links, 9).measured_gbps, 9);

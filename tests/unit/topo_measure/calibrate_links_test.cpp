@@ -98,7 +98,7 @@ TEST(CalibratedGpus, TellWhatAllExchangeAtOnce) {
   const ExchangeRates without_sums = exchange_rates(topology, known, both, true);
   EXPECT_DOUBLE_EQ(without_sums.gbps, 4.5) << "both share the 9 GB/s up to the memory";
   EXPECT_EQ(without_sums.sums_gbps, 0);
-  EXPECT_FALSE(without_sums.is_settled) << "what they share without PCIe showing it is not seen";
+  EXPECT_FALSE(without_sums.is_fixed_by_user) << "what they share without PCIe showing it is not seen";
   known.gpus[own].host_sums_gbps = 50;
   EXPECT_EQ(exchange_rates(topology, known, both, true).sums_gbps, 50);
   const std::vector<std::string> as_drivers_write{"0000:41:00.0", "00000000:42:00.0"};

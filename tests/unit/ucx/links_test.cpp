@@ -36,7 +36,7 @@ TEST_F(UcxLinks, EveryReaderGetsEveryMessageInOrder) {
 /// By another host's ranks alone, of which there are none.
 TEST_F(UcxLinks, RanksOfOneHostDoWithout) {
   with_transports(
-      2, [](std::uint32_t, TcpTransport& transport) { EXPECT_EQ(transport.name(), "tcp"); }, ByUcx::far);
+      2, [](std::uint32_t, TcpTransport& transport) { EXPECT_EQ(transport.name(), "tcp"); }, ByUcx::other_hosts);
 }
 
 /// Neither does the rank that sends look after them, nor the one that is to get them.

@@ -19,11 +19,11 @@ Result<UniqueFd> own_pidfd();
 /// (exec), which ends the rank, too. Forked children do not inherit it. Pidfds, if available, notice only the end of a
 /// process, but also if a process that shares its descriptor table (CLONE_FILES) keeps the lock. (A process also loses
 /// its locks if it opens and closes the file through /proc/self/fd, which no code does of itself.)
-class Lives {
+class LivenessMonitor {
  public:
   /// Begins to watch, and takes this rank's lock. Moves the segment's descriptor and the pidfds out of `met`. Must be
   /// called before the ranks begin operations.
-  static Result<std::unique_ptr<Lives>> watch(const RendezvousRequest& request, RendezvousResult& met);
+  static Result<std::unique_ptr<LivenessMonitor>> watch(const RendezvousRequest& request, RendezvousResult& met);
   /// Whether a rank has died; always false for ranks of this process. May be called from any thread.
   bool has_died(std::uint32_t rank) const;
 

@@ -1,4 +1,4 @@
-#include "transports/shm/lives.hpp"
+#include "transports/shm/liveness_monitor.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -34,11 +34,11 @@ Result<UniqueFd> own_pidfd() {
 
 /// All descriptors of one segment in this process. They are kept open together, because closing any of them drops the
 /// locks of all ranks of this process.
-struct Lives::SegmentFile {
+struct LivenessMonitor::SegmentFile {
   std::vector<UniqueFd> fds;
 };
 
-std::shared_ptr<Lives::SegmentFile> Lives::file_of(const Secret& secret, UniqueFd fd) {
+std::shared_ptr<LivenessMonitor::SegmentFile> LivenessMonitor::file_of(const Secret& secret, UniqueFd fd) {
   static std::mutex mutex;
   static std::map<decltype(secret.name), std::weak_ptr<SegmentFile>> files;
   const std::lock_guard lock(mutex);
@@ -50,21 +50,22 @@ std::shared_ptr<Lives::SegmentFile> Lives::file_of(const Secret& secret, UniqueF
   return file;
 }
 
-Result<std::unique_ptr<Lives>> Lives::watch(const RendezvousRequest& request, RendezvousResult& met) {
-  auto lives = std::make_unique<Lives>();
+Result<std::unique_ptr<LivenessMonitor>> LivenessMonitor::watch(const RendezvousRequest& request,
+                                                                RendezvousResult& met) {
+  auto monitor = std::make_unique<LivenessMonitor>();
   for (const LocalRank& other : request.ranks)
-    lives->foreign_.push_back(other.process != request.ranks[request.rank].process);
-  lives->pidfds_ = std::move(met.pidfds);
-  lives->fd_ = met.segment.get();
-  lives->file_ = file_of(request.secret, std::move(met.segment));
+    monitor->foreign_.push_back(other.process != request.ranks[request.rank].process);
+  monitor->pidfds_ = std::move(met.pidfds);
+  monitor->fd_ = met.segment.get();
+  monitor->file_ = file_of(request.secret, std::move(met.segment));
   struct flock lock = lock_of(request.rank);
-  if (fcntl(lives->fd_, F_SETLK, &lock) != 0)
+  if (fcntl(monitor->fd_, F_SETLK, &lock) != 0)
     return fail_errno("the lock by which peers notice this rank's end failed", errno,
                       "Allow fcntl(F_SETLK) in the seccomp filter, or choose STRAIT_TRANSPORT=tcp");
-  return lives;
+  return monitor;
 }
 
-bool Lives::has_died(std::uint32_t rank) const {
+bool LivenessMonitor::has_died(std::uint32_t rank) const {
   if (!foreign_[rank]) return false;
   pollfd polled{pidfds_[rank].get(), POLLIN, 0};  // poll ignores -1, the value if there is no pidfd
   if (poll(&polled, 1, 0) == 1 && (polled.revents & POLLIN) != 0) return true;

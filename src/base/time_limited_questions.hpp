@@ -18,14 +18,14 @@ namespace strait {
 
 /// Runs questions that may block forever on a thread of its own (a driver may not answer while kernels run), so that
 /// the asking thread waits for a limited time only. Callable from any thread.
-class InTime {
+class TimeLimitedQuestions {
  public:
   /// `prepare` runs first on the thread, before any question.
-  explicit InTime(std::function<void()> prepare = [] {}) : prepare_(std::move(prepare)) {}
-  InTime(const InTime&) = delete;
-  InTime& operator=(const InTime&) = delete;
+  explicit TimeLimitedQuestions(std::function<void()> prepare = [] {}) : prepare_(std::move(prepare)) {}
+  TimeLimitedQuestions(const TimeLimitedQuestions&) = delete;
+  TimeLimitedQuestions& operator=(const TimeLimitedQuestions&) = delete;
   /// Waits until the question that is still running, if any, has been answered.
-  ~InTime() {
+  ~TimeLimitedQuestions() {
     {
       const std::scoped_lock lock(mutex_);
       ends_ = true;

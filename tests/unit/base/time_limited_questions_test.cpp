@@ -1,4 +1,4 @@
-#include "base/in_time.hpp"
+#include "base/time_limited_questions.hpp"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -27,29 +27,29 @@ namespace {
 
 using std::chrono::milliseconds, std::chrono::seconds;
 
-TEST(InTime, Answers) {
-  InTime questions;
+TEST(TimeLimitedQuestions, Answers) {
+  TimeLimitedQuestions questions;
   EXPECT_EQ(questions.ask([] { return std::optional(3); }, seconds(10)), 3);
   EXPECT_EQ(questions.ask([] { return std::optional<int>(); }, seconds(10)), std::nullopt);
 }
 
 /// There nothing of the user's is to be put back.
-TEST(InTime, AsksOnAThreadOfStraits) {
-  InTime questions;
+TEST(TimeLimitedQuestions, AsksOnAThreadOfStraits) {
+  TimeLimitedQuestions questions;
   EXPECT_EQ(questions.ask([] { return std::optional(is_own_thread); }, seconds(10)), true);
   EXPECT_FALSE(is_own_thread);
 }
 
-TEST(InTime, PreparesItsThreadBeforeTheFirstQuestion) {
+TEST(TimeLimitedQuestions, PreparesItsThreadBeforeTheFirstQuestion) {
   std::thread::id prepared;
-  InTime questions([&] { prepared = std::this_thread::get_id(); });
+  TimeLimitedQuestions questions([&] { prepared = std::this_thread::get_id(); });
   for (int turn = 0; turn < 2; ++turn)
     EXPECT_EQ(questions.ask([&] { return std::optional(prepared == std::this_thread::get_id()); }, seconds(10)), true);
 }
 
 /// Who asks may be a thread that nobody catches anything for.
-TEST(InTime, KnowsNothingWhereThereIsNoThread) {
-  InTime questions;
+TEST(TimeLimitedQuestions, KnowsNothingWhereThereIsNoThread) {
+  TimeLimitedQuestions questions;
   const auto question = [] { return std::optional(3); };
   can_start_threads = false;
   std::optional<int> answer;
@@ -60,12 +60,12 @@ TEST(InTime, KnowsNothingWhereThereIsNoThread) {
 }
 
 /// Who asks does not wait for what hangs, nor does who asks next; and the end waits until it does no more.
-TEST(InTime, DoesNotWaitForWhatHangs) {
+TEST(TimeLimitedQuestions, DoesNotWaitForWhatHangs) {
   std::latch ends(1);
   std::atomic<bool> ended{false};
   std::jthread helper;
   {
-    InTime questions;
+    TimeLimitedQuestions questions;
     const auto hangs = [&] {
       ends.wait();
       ended = true;
@@ -85,8 +85,8 @@ TEST(InTime, DoesNotWaitForWhatHangs) {
 }
 
 /// Of several that ask at a time each has an answer.
-TEST(InTime, WaitsForAnEarlierQuestion) {
-  InTime questions;
+TEST(TimeLimitedQuestions, WaitsForAnEarlierQuestion) {
+  TimeLimitedQuestions questions;
   std::atomic<int> answered{0};
   {
     std::vector<std::jthread> threads;
@@ -102,8 +102,8 @@ TEST(InTime, WaitsForAnEarlierQuestion) {
   EXPECT_EQ(answered, 8);
 }
 
-TEST(InTime, AnswersAgainAfterOneThatCameLate) {
-  InTime questions;
+TEST(TimeLimitedQuestions, AnswersAgainAfterOneThatCameLate) {
+  TimeLimitedQuestions questions;
   const auto late = [] {
     std::this_thread::sleep_for(milliseconds(60));
     return std::optional(1);
