@@ -203,7 +203,7 @@ void HostProgram::finish(const BoundStep& step, std::uint32_t slice, std::size_t
   if (options_.pieces != nullptr)
     for (const auto* operands : {&step.sources, &step.destinations})
       for (const BoundOperand& operand : *operands)
-        if (operand.kind == Operand::Kind::local) options_.pieces->finish(operand.chunk.offset, slice);
+        if (operand.kind == Operand::Kind::local) options_.pieces->mark_done(operand.chunk.offset, slice);
 }
 
 std::vector<std::uint32_t> HostProgram::awaited_ranks() const {

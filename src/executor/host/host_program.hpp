@@ -33,7 +33,7 @@ class MessagePieces {
   /// called again.
   virtual std::byte* find(std::size_t message, std::uint32_t slice) noexcept = 0;
   /// Tells that the slice has been sent, or has been received.
-  virtual void finish(std::size_t message, std::uint32_t slice) noexcept = 0;
+  virtual void mark_done(std::size_t message, std::uint32_t slice) noexcept = 0;
 };
 
 /// A plan bound to links, a layout and an element type in host memory. Compiled once, and run for every call of that

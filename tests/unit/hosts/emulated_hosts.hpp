@@ -84,9 +84,9 @@ class EmulatedHosts {
       argument.slot_bytes = slot_bytes;
       argument.first_step = launch.first_step;
       argument.end_step = launch.end_step;
-      argument.kept_to = launch.kept.to;
-      argument.kept_from = launch.kept.from;
-      argument.kept_bytes = static_cast<std::uint32_t>(launch.kept.bytes);
+      argument.local_copy_to = launch.local_copy.to;
+      argument.local_copy_from = launch.local_copy.from;
+      argument.local_copy_bytes = static_cast<std::uint32_t>(launch.local_copy.bytes);
       argument.call = launch.call;
       argument.call.flow_count = static_cast<std::uint32_t>(launch.flows.size());
       argument.call.blocks = NetworkCalls::blocks_for(launch, max_sms);
