@@ -77,7 +77,7 @@ class Watch {
   /// Declares that this rank will take no further part.
   void leave() { controls_[peers_.rank]->left.store(1, std::memory_order_release); }
   /// That its process ends, when it has done all that it was to do.
-  void end_process() { controls_[peers_.rank]->ended.store(1, std::memory_order_release); }
+  void announce_exit() { controls_[peers_.rank]->exiting.store(1, std::memory_order_release); }
 
   /// Waits of this length are told of.
   static constexpr std::chrono::milliseconds slow_wait{10'000};

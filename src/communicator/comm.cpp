@@ -290,7 +290,7 @@ Result<Comm::State> Comm::step() {
 Result<bool> Comm::compare_with_heard() {
   // Every rank posted its call before it took part in this one. The signals of a barrier carry no signature.
   const bool is_barrier = collective_of(signature_) == Collective::barrier;
-  if ((is_barrier || unheard_) && !transport_->knows_calls(sequence_)) return false;
+  if ((is_barrier || unheard_) && !transport_->has_peer_calls(sequence_)) return false;
   if (is_barrier) STRAIT_TRY(watch_->compare_calls(sequence_, signature_));
   if (!unheard_) return true;
   const Unheard last = *std::exchange(unheard_, std::nullopt);

@@ -129,7 +129,7 @@ class Comm {
   /// numbered as they stand there.
   Status run_messages(std::span<const Call> calls, MessagePieces& pieces);
   /// Host ranks: what their thread may do while it waits for something else, so that less is left for the next call.
-  void take_in() { transport_->take_in(); }
+  void receive_early() { transport_->receive_early(); }
   std::size_t slot_bytes() const { return transport_->slot_bytes(); }
   /// GPU ranks: what comes next on the stream of `then` waits for what is on that of `first` now.
   Status order_streams(const Call& first, const Call& then);
@@ -152,7 +152,7 @@ class Comm {
   /// From any thread.
   void abort();
   /// Tells peers that the process ends, and waits for as long as that until they have heard it.
-  void end_process(const Deadline& deadline);
+  void announce_exit(const Deadline& deadline);
   /// Ends it in this error, unless there is one already. From any thread.
   void fail_in(const Error& error) { watch_->raise(error); }
 

@@ -101,8 +101,8 @@ Status HostsRank::open_proxy() {
     Comm& comm = *request_.all[lane];
     return comm.or_out_of_memory([&] { return comm.run_messages(messages, pieces); });
   };
-  setup.take_in = [this](std::uint32_t lane, auto among) {
-    if (among == kernels::NetworkCall::Among::all || !request_.across.empty()) comm_of(lane, among).take_in();
+  setup.receive_early = [this](std::uint32_t lane, auto among) {
+    if (among == kernels::NetworkCall::Among::all || !request_.across.empty()) comm_of(lane, among).receive_early();
   };
   setup.has_failed = [watch = request_.watch] { return watch->has_failed(); };
   setup.fail = [watch = request_.watch](const Error& error) { watch->raise(error); };

@@ -152,7 +152,7 @@ void Comm::heed(const IsCancelled& is_cancelled) { channel_->heed(news_of(is_can
 
 Status Comm::failure() {
   // Of a peer that has left, the channel may be heard before what it left for.
-  if (transport_) transport_->take_in();
+  if (transport_) transport_->receive_early();
   Status sticky = this->sticky();
   if (!sticky) channel_->announce(sticky.error());  // also where the data's way to a rank is cut
   return sticky;

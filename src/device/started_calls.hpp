@@ -62,7 +62,7 @@ class StartedCalls {
     std::uint64_t own_call = 0, call = 0;  ///< those, by hashes
   };
   /// Whether a rank has asked for what GPUs have started since the last time.
-  bool was_asked(const Watch& watch);
+  bool has_new_requests(const Watch& watch);
   /// That a kernel of this rank has been seen waiting for `rank`, which may be a number that no rank has. Raises an
   /// error if that was seen before, and each time that rank had left, or waited for this one in another call.
   Status see_kernel_waiting(Watch& watch, std::uint32_t rank);
@@ -78,7 +78,7 @@ class StartedCalls {
   std::uint64_t newest_ = 0;
   int looks_ = 0;  ///< since the last time that all was put down
   int looks_since_wait_ = 0;
-  std::uint32_t heard_ = 0;                             ///< of the ranks' RankControl::asked, all together
+  std::uint32_t requests_seen_ = 0;                     ///< of the ranks' RankControl::mark_requests, all together
   std::unordered_map<std::uint32_t, Awaited> awaited_;  ///< by rank
 };
 

@@ -149,7 +149,8 @@ void NetworkProxy::run_lane(std::uint32_t lane) {
 /// Polls for a while after the last call; then sleeps until a call is expected, and polls for it.
 bool NetworkProxy::await_call() {
   const auto is_posted = [this] { return read(setup_.words->posted) > calls_; };
-  for (const auto began = Clock::now(); Clock::now() - began < spin && !stopping_; setup_.take_in(0, now_.call.among))
+  for (const auto began = Clock::now(); Clock::now() - began < spin && !stopping_;
+       setup_.receive_early(0, now_.call.among))
     for (int look = 0; look < looks_between_clocks; ++look) {
       if (is_posted()) return true;
       relax();
@@ -158,7 +159,7 @@ bool NetworkProxy::await_call() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return stopping_ || expected_ > calls_; });
   }
-  return await(is_posted, [this] { setup_.take_in(0, now_.call.among); });
+  return await(is_posted, [this] { setup_.receive_early(0, now_.call.among); });
 }
 
 template <class Condition, class Beside>
@@ -214,7 +215,7 @@ Status NetworkProxy::carry_out(std::uint32_t lane) {
     const auto has_come = [&] {
       return std::all_of(pushed, pushed + call.blocks, [&](auto& word) { return read(word) > number; });
     };
-    if (!await(has_come, [&] { setup_.take_in(lane, call.among); }))
+    if (!await(has_come, [&] { setup_.receive_early(lane, call.among); }))
       return fail(Code::aborted, "the communicator has failed");
     STRAIT_TRY(setup_.run(lane, call.among, call_of_round(round)));
     finish_round(number);

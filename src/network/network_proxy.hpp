@@ -48,7 +48,7 @@ class NetworkProxy {
     std::function<Status(std::uint32_t lane, std::span<const Call> messages, MessagePieces& pieces)> run_messages;
     /// Called while a lane waits for the GPU: receives what other hosts have already sent to the lane's communicator
     /// `among`, which is the one it uses now or used last.
-    std::function<void(std::uint32_t lane, Among among)> take_in = [](std::uint32_t, Among) {};
+    std::function<void(std::uint32_t lane, Among among)> receive_early = [](std::uint32_t, Among) {};
     /// Returns whether the communicator has failed.
     std::function<bool()> has_failed;
     /// Makes the communicator fail with this error, unless it has failed before.

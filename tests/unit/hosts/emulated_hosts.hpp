@@ -175,9 +175,9 @@ class EmulatedHosts {
     setup.run_messages = [&rank](std::uint32_t lane, std::span<const Call> messages, MessagePieces& pieces) {
       return rank.all[lane]->run_messages(messages, pieces);
     };
-    setup.take_in = [&rank](std::uint32_t lane, auto among) {
+    setup.receive_early = [&rank](std::uint32_t lane, auto among) {
       const auto& comms = among == kernels::NetworkCall::Among::across ? rank.across : rank.all;
-      if (!comms.empty()) comms[lane]->take_in();
+      if (!comms.empty()) comms[lane]->receive_early();
     };
     setup.has_failed = [&rank] {
       if (!rank.has_failed()) return false;
