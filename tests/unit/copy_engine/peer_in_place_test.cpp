@@ -342,7 +342,8 @@ TEST(PeersInPlace, WhatIsNotSupportedIsRefused) {
   PeerRank rank(peers, 0, {});
   for (const Collective collective : collectives) {
     const CopyCall apart{.collective = collective, .count = 1, .send = data.data(), .receive = data.data() + 32};
-    const bool goes = std::find(std::begin(straight), std::end(straight), collective) != std::end(straight);
+    const bool goes = std::find(std::begin(in_place_collectives), std::end(in_place_collectives), collective) !=
+                      std::end(in_place_collectives);
     EXPECT_EQ(rank.copies->supports_in_place(apart), goes) << name(collective);
     if (!goes) {
       EXPECT_EQ(rank.enqueue(apart, {}).error().code, Code::unsupported) << name(collective);
