@@ -62,7 +62,7 @@ LevelModel hosts_of_eight(std::uint32_t hosts) {
   LevelModel machine;
   machine.rank.call_us = 3;
   machine.rank.step_us = 1;
-  machine.rank.end_us = 0.2;
+  machine.rank.link_us = 0.2;
   machine.rank.copy_gbps = 1000;
   machine.rank.reduce_gbps = 1500;
   machine.rank.lanes_at_once = 32;

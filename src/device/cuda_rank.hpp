@@ -105,7 +105,7 @@ class CudaRank final : public DeviceRank {
   void look_after(const std::stop_token& stop);
   std::optional<kernels::LaunchCounts> read_counts() const;
 
-  std::optional<cuda::Undisturbing> ending_;
+  std::optional<cuda::RelaxedDeviceScope> ending_;
   Request request_;
   std::shared_ptr<const void> keeps_pinned_ = HostMemory::keep_pinned();  ///< until all else has ended
   std::optional<cuda::Launcher> launcher_;                                ///< from prepare() on
