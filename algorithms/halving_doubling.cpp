@@ -35,7 +35,7 @@ class HalvingDoubling {
       if (request_.collective == Collective::all_gather) p_.copy(input(0), output(rank_));
       if (has_guest(rank_)) take_in_guest();
       if (is_reduction(request_.collective)) halve();
-      if (request_.collective != Collective::reduce_scatter) twofold();
+      if (request_.collective != Collective::reduce_scatter) double_up();
       if (has_guest(rank_) && request_.collective != Collective::reduce_scatter)
         for (const std::uint32_t chunk : held(0, power_))
           if (!blocks_ || chunk != rank_ + power_) p_.copy(output(chunk), p_.send({rank_ + power_}, output(chunk)));
@@ -123,7 +123,7 @@ class HalvingDoubling {
     }
   }
 
-  void twofold() {
+  void double_up() {
     for (std::uint32_t distance = 1; distance < power_; distance *= 2) {
       const std::uint32_t partner = rank_ ^ distance;
       const auto half_of = [&](std::uint32_t rank) {

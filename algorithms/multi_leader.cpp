@@ -91,10 +91,10 @@ class MultiLeader {
     return leaders;
   }
 
-  /// Returns the members of this rank's island except `of`.
-  Ranks neighbours(std::uint32_t of) const {
+  /// Returns the members of this rank's island except `excluded`.
+  Ranks neighbours(std::uint32_t excluded) const {
     Ranks neighbours = *mine_;
-    std::erase(neighbours, of);
+    std::erase(neighbours, excluded);
     return neighbours;
   }
 

@@ -62,7 +62,7 @@ LevelModel hosts_of_eight(std::uint32_t hosts) {
   LevelModel machine;
   machine.rank_costs.call_us = 3;
   machine.rank_costs.step_us = 1;
-  machine.rank_costs.end_us = 0.2;
+  machine.rank_costs.link_us = 0.2;
   machine.rank_costs.copy_gbps = 1000;
   machine.rank_costs.reduce_gbps = 1500;
   machine.rank_costs.lanes_at_once = 32;

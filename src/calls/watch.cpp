@@ -25,7 +25,7 @@ constexpr auto sleep_after = milliseconds(20);
 constexpr auto sleep_for = std::chrono::microseconds(50);
 constexpr auto examine_every = milliseconds(5);
 constexpr auto compare_after = milliseconds(100);
-constexpr auto patience_with_ended = milliseconds(400);
+constexpr auto patience_with_exiting = milliseconds(400);
 
 std::string in_seconds(milliseconds duration) { return std::to_string(duration.count() / 1000) + " s"; }
 
@@ -223,14 +223,14 @@ Error Watch::raise_difference(const std::string& own, std::uint32_t rank, const 
 /// Returns whether this rank misses a rank whose process has ended. If it has ended in good order, it may have done
 /// everything for which this rank waits. If not, that shows in how long this rank goes on waiting.
 bool Watch::misses(std::uint32_t rank, const std::function<bool()>& is_idle) {
-  if (controls_[rank]->ended.load(std::memory_order_acquire) == 0) return true;
+  if (controls_[rank]->exiting.load(std::memory_order_acquire) == 0) return true;
   if (is_idle()) {
     busy_since_.reset();
     return false;
   }
   const auto now = Clock::now();
   if (!busy_since_) busy_since_ = now;
-  return now - *busy_since_ >= patience_with_ended;
+  return now - *busy_since_ >= patience_with_exiting;
 }
 
 Status Watch::examine_peers(const std::function<bool()>& is_idle) {

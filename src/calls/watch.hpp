@@ -80,7 +80,7 @@ class Watch {
   /// Declares that this rank will take no further part.
   void leave() { controls_[peers_.rank]->left.store(1, std::memory_order_release); }
   /// Declares that this rank's process ends, and that the rank had nothing left to do.
-  void end_process() { controls_[peers_.rank]->ended.store(1, std::memory_order_release); }
+  void announce_exit() { controls_[peers_.rank]->exiting.store(1, std::memory_order_release); }
 
   /// Waits of this length are reported.
   static constexpr std::chrono::milliseconds slow_wait{10'000};

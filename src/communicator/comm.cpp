@@ -291,7 +291,7 @@ Result<bool> Comm::compare_with_heard() {
   // Every rank posted its call before it took part in this one, so all can be compared. Barriers need that, because
   // their signals carry no signature.
   const bool is_barrier = collective_of(signature_) == Collective::barrier;
-  if ((is_barrier || unheard_) && !transport_->knows_calls(sequence_)) return false;
+  if ((is_barrier || unheard_) && !transport_->has_peer_calls(sequence_)) return false;
   if (is_barrier) STRAIT_TRY(watch_->compare_calls(sequence_, signature_));
   if (!unheard_) return true;
   const Unheard last = *std::exchange(unheard_, std::nullopt);

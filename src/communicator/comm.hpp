@@ -137,7 +137,7 @@ class Comm {
   Status run_messages(std::span<const Call> calls, MessagePieces& pieces);
   /// Host ranks: receives what peers have already sent. To be called by the rank's thread while it waits for something
   /// else, so that the next call has less to do.
-  void take_in() { transport_->take_in(); }
+  void receive_early() { transport_->receive_early(); }
   std::size_t slot_bytes() const { return transport_->slot_bytes(); }
   /// GPU ranks: makes later work on the stream of `then` wait for the work that is on that of `first` now.
   Status order_streams(const Call& first, const Call& then);
@@ -163,7 +163,7 @@ class Comm {
   void abort();
   /// Tells peers that the process ends in good order, and waits until they have heard it or the deadline has passed.
   /// Does nothing if the communicator has failed, or its GPU is not idle.
-  void end_process(const Deadline& deadline);
+  void announce_exit(const Deadline& deadline);
   /// Makes `error` the communicator's error, unless there is one already. From any thread.
   void fail_in(const Error& error) { watch_->raise(error); }
 

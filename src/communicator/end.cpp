@@ -12,7 +12,7 @@ constexpr std::int64_t farewell_ms = 500;
 /// death.
 void end_all(const std::vector<Comm*>& comms) {
   const Deadline deadline = Deadline::after_ms(farewell_ms);
-  for (Comm* comm : comms) comm->end_process(deadline);
+  for (Comm* comm : comms) comm->announce_exit(deadline);
 }
 using CommsAtExit = LeftAtExit<Comm, end_all>;
 
@@ -20,10 +20,10 @@ using CommsAtExit = LeftAtExit<Comm, end_all>;
 
 void Comm::prepare_exit() { CommsAtExit::instance().add(*this); }
 
-void Comm::end_process(const Deadline& deadline) {
+void Comm::announce_exit(const Deadline& deadline) {
   if (has_failed() || !is_idle()) return;
-  watch_->end_process();
-  transport_->tell_end(deadline);
+  watch_->announce_exit();
+  transport_->announce_exit(deadline);
 }
 
 Comm::~Comm() {

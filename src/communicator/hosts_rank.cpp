@@ -101,8 +101,8 @@ Status HostsRank::open_proxy() {
     Comm& comm = *request_.all[lane];
     return comm.or_out_of_memory([&] { return comm.run_messages(messages, pieces); });
   };
-  setup.take_in = [this](std::uint32_t lane, auto among) {
-    if (among == kernels::NetworkCall::Among::all || !request_.across.empty()) comm_of(lane, among).take_in();
+  setup.receive_early = [this](std::uint32_t lane, auto among) {
+    if (among == kernels::NetworkCall::Among::all || !request_.across.empty()) comm_of(lane, among).receive_early();
   };
   setup.has_failed = [watch = request_.watch] { return watch->has_failed(); };
   setup.fail = [watch = request_.watch](const Error& error) { watch->raise(error); };
@@ -158,9 +158,9 @@ Status HostsRank::launch(const NetworkLaunch& what, std::uint32_t max_sms, void*
   argument.slot_bytes = slot_bytes;
   argument.first_step = what.first_step;
   argument.end_step = what.end_step;
-  argument.kept_to = what.kept.to;
-  argument.kept_from = what.kept.from;
-  argument.kept_bytes = static_cast<std::uint32_t>(what.kept.bytes);
+  argument.local_copy_to = what.local_copy.to;
+  argument.local_copy_from = what.local_copy.from;
+  argument.local_copy_bytes = static_cast<std::uint32_t>(what.local_copy.bytes);
   argument.call = what.call;
   argument.call.flow_count = static_cast<std::uint32_t>(what.flows.size());
   argument.call.blocks = NetworkCalls::blocks_for(what, max_sms != 0 ? max_sms : request_.max_sms);

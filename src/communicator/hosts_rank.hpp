@@ -85,7 +85,7 @@ class HostsRank final : public DeviceRank {
   void look_after(const std::stop_token& stop);
   void tell_of_failed_gpu() const;
 
-  std::optional<cuda::Undisturbing> ending_;
+  std::optional<cuda::RelaxedDeviceScope> ending_;
   HostsRequest request_;
   std::vector<Comm*> parts_;  ///< all internal communicators: asked for failures at each call
   std::string transport_name_;

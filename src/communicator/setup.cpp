@@ -155,7 +155,7 @@ void Comm::set_error_source(const IsCancelled& is_cancelled) {
 
 Status Comm::failure() {
   // If a peer has left because of a failure, the channel may tell of its leaving before the failure is known here.
-  if (transport_) transport_->take_in();
+  if (transport_) transport_->receive_early();
   Status sticky = this->sticky();
   if (!sticky) channel_->announce(sticky.error());  // reaches also ranks whose data connection is cut
   return sticky;

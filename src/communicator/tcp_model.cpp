@@ -8,11 +8,11 @@
 namespace strait {
 
 void put_tcp_between(ClockModel& model, const std::vector<PeerInfo>& peers) {
-  constexpr double step_us = 6, further_end_us = 3, network_gbps = 3;
+  constexpr double step_us = 6, further_link_us = 3, network_gbps = 3;
   const ClockPath within{.latency_us = 4, .gbps = 8, .resources = {}};
   ClockPath between{.latency_us = 20, .gbps = network_gbps, .resources = {}};
   model.step_us += step_us;
-  model.end_us += further_end_us;
+  model.link_us += further_link_us;
   std::map<std::string_view, std::uint16_t> interfaces;  // of each host: its outgoing one; its incoming one is the next
   for (const PeerInfo& peer : peers) {
     const auto next = static_cast<std::uint16_t>(model.resources.size());

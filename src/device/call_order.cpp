@@ -87,7 +87,7 @@ Status CallOrder::begin_captured(void* stream) {
     captures_.push_front({{}, done, {}});
   }
   captures_.front().stream = now_;
-  return joined_ ? setup_.driver->wait_outside(stream, done_) : Status();
+  return joined_ ? setup_.driver->wait_external(stream, done_) : Status();
 }
 
 /// At the first capture: makes done_ stand for all calls before it.
@@ -109,7 +109,7 @@ Status CallOrder::end(void* stream, Tail tail) {
     Capture& capture = captures_.front();
     capture.stream = now_;
     STRAIT_TRY(setup_.driver->record(capture.done, stream));
-    return setup_.driver->record_outside(done_, stream, capture.end);  // without joins_graphs only for is_idle()
+    return setup_.driver->record_external(done_, stream, capture.end);  // without joins_graphs only for is_idle()
   }
   if (joined_ || tail == Tail::other) STRAIT_TRY(setup_.driver->record(done_, stream));
   last_ = {true, tail, now_};

@@ -177,7 +177,7 @@ Status CudaRank::open_copies() {
 /// Does nothing the second time.
 Status CudaRank::open_wire_formats() {
   if (wire_scratch_.data() != nullptr) return {};
-  const cuda::Undisturbing undisturbing(request_.device);
+  const cuda::RelaxedDeviceScope scope(request_.device);
   STRAIT_TRY(cuda::load_kernels(kernels::all_wire_kernels()));
   STRAIT_ASSIGN(wire_scratch_, cuda::DeviceMemory::allocate_uncleared(request_.device, DeviceQuantized::scratch_bytes));
   const auto among = [&](std::uint32_t rank, std::uint32_t ranks) {

@@ -110,7 +110,7 @@ class CudaRank final : public DeviceRank {
   std::optional<kernels::LaunchCounts> read_counts() const;
 
   /// Set by the destructor. First, so that it lasts while the other members are destroyed.
-  std::optional<cuda::Undisturbing> ending_;
+  std::optional<cuda::RelaxedDeviceScope> ending_;
   Request request_;
   /// Held while kernels may run, so that no host memory is unpinned meanwhile.
   std::shared_ptr<const void> keeps_pinned_ = HostMemory::keep_pinned();

@@ -165,7 +165,7 @@ bool DeviceCopies::carries_message(const Call& message) const {
 
 Status DeviceCopies::enqueue_messages(std::span<const Call> messages, void* stream,
                                       const std::function<Status()>& beside) {
-  STRAIT_TRY(gate_.hold(stream));
+  STRAIT_TRY(gate_.wait_if_closed(stream));
   std::vector<copy_engine::Message> ends;
   for (const Call& call : messages)
     ends.push_back({.sends = call.sends,
@@ -177,7 +177,7 @@ Status DeviceCopies::enqueue_messages(std::span<const Call> messages, void* stre
 }
 
 Status DeviceCopies::enqueue(const Call& call) {
-  STRAIT_TRY(gate_.hold(call.stream));
+  STRAIT_TRY(gate_.wait_if_closed(call.stream));
   return staged_ ? staged_->enqueue(copy_call_of(call), call.stream)
                  : peers_->enqueue(copy_call_of(call), hash_of(signature(call)), call.stream);
 }
@@ -199,7 +199,7 @@ std::uint32_t DeviceCopies::hash_at(const Call& call, const DeviceRegistrations:
 }
 
 Status DeviceCopies::enqueue_in_place(const Call& call, const DeviceRegistrations::Place& place) {
-  STRAIT_TRY(gate_.hold(call.stream));
+  STRAIT_TRY(gate_.wait_if_closed(call.stream));
   return peers_->enqueue_in_place(copy_call_of(call), place.addresses, hash_at(call, place), call.stream);
 }
 

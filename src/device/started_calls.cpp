@@ -62,23 +62,23 @@ StartedCalls::Mark StartedCalls::read(std::uint64_t mark) const {
 void StartedCalls::look(kernels::Mailbox& mailbox, Watch& watch, const Read& read) {
   if (const std::uint32_t waits = std::atomic_ref(mailbox.waits).exchange(0); waits != 0) {
     put_down_waits(mailbox, watch.own_control());
-    watch.own_control().asked.fetch_add(1, std::memory_order_release);
+    watch.own_control().mark_requests.fetch_add(1, std::memory_order_release);
     (void)see_kernel_waiting(watch, waits - 1);
     looks_since_wait_ = 0;
   } else if (++looks_since_wait_ == short_wait_looks) {
     watch.forget_awaited();
   }
-  const bool is_asked = was_asked(watch);
-  if (!is_asked && ++looks_ < most_looks) return;
+  const bool is_requested = has_new_requests(watch);
+  if (!is_requested && ++looks_ < most_looks) return;
   looks_ = 0;
   if (const auto counts = read()) put_down(counts->started, mailbox, watch.own_control());
 }
 
-bool StartedCalls::was_asked(const Watch& watch) {
-  std::uint32_t asked = 0;
+bool StartedCalls::has_new_requests(const Watch& watch) {
+  std::uint32_t requests = 0;
   for (std::uint32_t rank = 0; rank < watch.ranks(); ++rank)
-    asked += watch.control_of(rank).asked.load(std::memory_order_acquire);
-  return std::exchange(heard_, asked) != asked;
+    requests += watch.control_of(rank).mark_requests.load(std::memory_order_acquire);
+  return std::exchange(requests_seen_, requests) != requests;
 }
 
 /// Several reports are needed: what a rank sent before it left still counts, and the first report that is seen may have

@@ -65,7 +65,7 @@ class StartedCalls {
     std::uint64_t own_call = 0, call = 0;  ///< those calls' hashes: this rank's, that rank's
   };
   /// Returns whether any rank has asked since the last time for what GPUs have started.
-  bool was_asked(const Watch& watch);
+  bool has_new_requests(const Watch& watch);
   /// Notes that a kernel of this rank reports waiting for `rank`, which may be a number that no rank has. Raises an
   /// error once several reports were made while that rank had left, or waited for this one in another call.
   Status see_kernel_waiting(Watch& watch, std::uint32_t rank);
@@ -81,7 +81,7 @@ class StartedCalls {
   std::uint64_t newest_ = 0;
   int looks_ = 0;  ///< calls of look() since the last recording
   int looks_since_wait_ = 0;
-  std::uint32_t heard_ = 0;                             ///< sum of all ranks' RankControl::asked, as last seen
+  std::uint32_t requests_seen_ = 0;                     ///< sum of all ranks' RankControl::mark_requests, as last seen
   std::unordered_map<std::uint32_t, Awaited> awaited_;  ///< by rank
 };
 

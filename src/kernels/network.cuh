@@ -163,9 +163,10 @@ __global__ void __launch_bounds__(max_threads, 1) network_exchange(const __grid_
       shared.failed = 1;
     for (std::uint32_t i = threadIdx.x; i < call.flow_count; i += blockDim.x)
       shared.shares[i] = share_of(exchange, exchange.flows[i], first, step);
-    const bool keeps = step == exchange.first_step, posts = describes && tells && step == 0;
-    if (waits && keeps)
-      shared.shares[call.flow_count] = share_of(exchange.kept_to, exchange.kept_from, exchange.kept_bytes);
+    const bool copies_locally = step == exchange.first_step, posts = describes && tells && step == 0;
+    if (waits && copies_locally)
+      shared.shares[call.flow_count] =
+          share_of(exchange.local_copy_to, exchange.local_copy_from, exchange.local_copy_bytes);
     __syncthreads();
     if (shared.failed != 0) break;
     if (posts && !is_short) tell_proxy(exchange.words->posted, shared.calls + 1);
@@ -174,7 +175,7 @@ __global__ void __launch_bounds__(max_threads, 1) network_exchange(const __grid_
     // What the slot's last use received has been copied by now, so the proxy may write there.
     if (fills && tells) tell_proxy(exchange.words->pushed[blockIdx.x], slots_end);
     if (posts && is_short) store_word(&exchange.words->posted.value, shared.calls + 1);
-    if (keeps) copy_shares(shared.shares + call.flow_count, 1);
+    if (copies_locally) copy_shares(shared.shares + call.flow_count, 1);
   }
   if (waits) save(exchange, shared, progress);
   tell_finished(exchange.ring);

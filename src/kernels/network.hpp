@@ -143,10 +143,10 @@ struct NetworkExchange {
   NetworkCounts* counts;
   std::uint32_t slot_bytes;
   std::uint32_t first_step, end_step;  ///< the steps that this launch makes, of steps_of(call); both 0 for messages
-  /// Data that stays with the rank and is copied within this device's memory; kept_bytes == 0: none.
-  std::byte* kept_to;
-  const std::byte* kept_from;
-  std::uint32_t kept_bytes;
+  /// Data that stays with the rank and is copied within this device's memory; local_copy_bytes == 0: none.
+  std::byte* local_copy_to;
+  const std::byte* local_copy_from;
+  std::uint32_t local_copy_bytes;
   NetworkCall call;
   Flow flows[max_flows];
 };

@@ -49,9 +49,9 @@ void add_copy(const void* from, void* to, std::size_t bytes, std::vector<Network
   if (to != from) copies.push_back({static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes});
 }
 /// Records a copy of data that stays with the rank, which the kernel makes if it is short.
-void keep(const void* from, void* to, std::size_t bytes, NetworkLaunch& launch) {
+void add_local_copy(const void* from, void* to, std::size_t bytes, NetworkLaunch& launch) {
   if (bytes >= least_copy_bytes) return add_copy(from, to, bytes, launch.copies);
-  if (to != from) launch.kept = {static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes};
+  if (to != from) launch.local_copy = {static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes};
 }
 
 bool comes_anything(const std::vector<Flow>& flows) {
@@ -119,7 +119,7 @@ Flow NetworkCalls::flow(const void* data, std::size_t elements, const Call& call
 }
 
 /// Returns the room for a block, in block lengths: up to three in a wire format, as any rank may have a residual.
-std::size_t room_of(const Call& call) {
+std::size_t slot_factor(const Call& call) {
   return call.wire == WireFormat::off ? 1 : 1 + sizeof(float) / size_bytes(call.type);
 }
 
@@ -129,7 +129,7 @@ std::size_t NetworkCalls::piece_of_rounds(const Call& call, const Part& part) co
   const std::size_t together = has_blocks ? hosts_.size() : 1;
   const std::size_t bytes = std::max(part.whole, call.count) * size_bytes(call.type);
   const std::size_t good = std::max((bytes + good_rounds - 1) / good_rounds, short_round_bytes / together);
-  const std::size_t most = std::min(good, round_down(slot_bytes_ / together / room_of(call), grain(call)));
+  const std::size_t most = std::min(good, round_down(slot_bytes_ / together / slot_factor(call), grain(call)));
   if (part.whole == 0) {
     const std::size_t rounds = (bytes + most - 1) / most;
     return round_up((bytes + rounds - 1) / rounds, grain(call));
@@ -228,7 +228,7 @@ std::vector<NetworkLaunch> NetworkCalls::across(const Call& call, const Part& pa
       flows.push_back(flow(call.receive, call.count, call, false));
   }
   NetworkLaunch launch = in_rounds(call, part, std::move(flows));
-  if (own != nullptr) keep(call.send, own, call.count * size_bytes(call.type), launch);
+  if (own != nullptr) add_local_copy(call.send, own, call.count * size_bytes(call.type), launch);
   return {std::move(launch)};
 }
 
@@ -262,7 +262,7 @@ std::vector<NetworkLaunch> NetworkCalls::in_one_round(const Call& call) const {
   };
   add(call.send, sizes.send_bytes, true);
   if (call.collective == Collective::broadcast && rank_ == call.root)
-    keep(call.send, call.receive, sizes.receive_bytes, launch);
+    add_local_copy(call.send, call.receive, sizes.receive_bytes, launch);
   else
     add(call.receive, sizes.receive_bytes, false);
   launch.call.rounds = 1;
@@ -301,24 +301,24 @@ std::vector<NetworkLaunch> NetworkCalls::exchange(const Call& call) const {
   return launches_of_messages(messages);
 }
 
-/// Takes them out of `messages`. The nth send to itself goes to the nth receive, of equal length (check_own_messages).
-std::vector<NetworkLaunch::Copy> NetworkCalls::take_long_own(std::vector<Call>& messages) const {
+/// Takes out long messages. The nth send to itself goes to the nth receive, of equal length (check_own_messages).
+std::vector<NetworkLaunch::Copy> NetworkCalls::extract_self_copies(std::vector<Call>& messages) const {
   std::vector<NetworkLaunch::Copy> copies;
   std::vector<const Call*> sends, receives;
-  const auto is_taken = [this](const Call& message) {
+  const auto is_extracted = [this](const Call& message) {
     return message.peer == rank_ && message.count * size_bytes(message.type) >= least_copy_bytes;
   };
   for (const Call& message : messages)
-    if (is_taken(message)) (message.sends ? sends : receives).push_back(&message);
+    if (is_extracted(message)) (message.sends ? sends : receives).push_back(&message);
   for (std::size_t i = 0; i < sends.size(); ++i)
     add_copy(sends[i]->send, receives.at(i)->receive, sends[i]->count * size_bytes(sends[i]->type), copies);
-  std::erase_if(messages, is_taken);
+  std::erase_if(messages, is_extracted);
   return copies;
 }
 
 std::vector<NetworkLaunch> NetworkCalls::launches_of_messages(std::span<const Call> given) const {
   std::vector<Call> messages(given.begin(), given.end());
-  std::vector<NetworkLaunch::Copy> copies = take_long_own(messages);
+  std::vector<NetworkLaunch::Copy> copies = extract_self_copies(messages);
   struct Place {
     std::uint32_t apart;  ///< cyclic distance between the two ranks, whichever is the sender
     std::uint32_t nth;    ///< number among the messages from one to the other
@@ -352,14 +352,14 @@ std::vector<NetworkLaunch> NetworkCalls::launches_of_messages(std::span<const Ca
   if (!launches.empty()) launches.front().copies = std::move(copies);
   for (NetworkLaunch& launch : launches) {
     share_slots(launch.flows);
-    heed_places(launch.flows);
+    order_in_place_flows(launch.flows);
     launch.call.is_awaited = comes_anything(launch.flows);
   }
   return launches;
 }
 
 /// For exchanges in place: lets a receive that overwrites a send wait for it.
-void NetworkCalls::heed_places(std::vector<Flow>& flows) {
+void NetworkCalls::order_in_place_flows(std::vector<Flow>& flows) {
   for (Flow& each : flows) {
     if (each.sends) continue;
     const auto is_there = [&](const Flow& sent) {

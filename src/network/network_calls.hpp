@@ -32,7 +32,7 @@ struct NetworkLaunch {
     std::size_t bytes;
   };
   std::vector<Copy> copies;
-  Copy kept{};  ///< a short copy of this kind, which the kernel makes; 0 bytes: none
+  Copy local_copy{};  ///< a short copy of this kind, which the kernel makes; 0 bytes: none
   kernels::NetworkCall call{};
   std::vector<kernels::Flow> flows;  ///< if empty in a launch of messages: no kernel is launched
   /// As in NetworkExchange; the launches of a call in parts have consecutive ranges.
@@ -78,10 +78,10 @@ class NetworkCalls {
   std::size_t piece_of_rounds(const Call& call, const Part& part) const;
   void add_residual(const Call& call, const Part& part, NetworkLaunch& launch) const;
   NetworkLaunch in_rounds(const Call& call, const Part& part, std::vector<kernels::Flow> flows) const;
-  std::vector<NetworkLaunch::Copy> take_long_own(std::vector<Call>& messages) const;
+  std::vector<NetworkLaunch::Copy> extract_self_copies(std::vector<Call>& messages) const;
   void add_stripes(const Call& message, std::vector<kernels::Flow>& flows) const;
   void share_slots(std::vector<kernels::Flow>& flows) const;
-  static void heed_places(std::vector<kernels::Flow>& flows);
+  static void order_in_place_flows(std::vector<kernels::Flow>& flows);
   kernels::Flow flow(const void* data, std::size_t elements, const Call& call, bool sends) const;
 
   std::uint32_t rank_ = 0, ranks_ = 0;

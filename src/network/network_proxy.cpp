@@ -53,7 +53,7 @@ class NetworkProxy::Pieces final : public MessagePieces {
     if (slice >= there) return nullptr;
     return setup_.slots + flow.slot_offset + std::size_t{slice % flow.depth} * flow.piece_bytes;
   }
-  void finish(std::size_t message, std::uint32_t slice) noexcept override {
+  void mark_done(std::size_t message, std::uint32_t slice) noexcept override {
     const std::size_t place = places_[message];
     write(setup_.words->ready[place], described_.pieces[place] + slice + 1);
   }
@@ -69,8 +69,8 @@ Status NetworkProxy::start() {
   const SignalsBlocked inherited;
   now_.pieces.resize(kernels::max_flows);
   try {
-    threads_.emplace_back([this] { lead(); });
-    for (std::uint32_t lane = 1; lane < setup_.lanes; ++lane) threads_.emplace_back([this, lane] { help(lane); });
+    threads_.emplace_back([this] { run_first_lane(); });
+    for (std::uint32_t lane = 1; lane < setup_.lanes; ++lane) threads_.emplace_back([this, lane] { run_lane(lane); });
   } catch (const std::system_error& error) {
     return cannot_start_thread(error, "that trades with other hosts", "set STRAIT_NETWORK_LANES lower");
   }
@@ -116,11 +116,11 @@ void NetworkProxy::expect(std::uint64_t calls) {
   changed_.notify_all();
 }
 
-void NetworkProxy::lead() {
+void NetworkProxy::run_first_lane() {
   begin_polling_thread("strait-network");
   while (await_call()) {
     const Status done = catch_shortage([this] {
-      hear();
+      read_description();
       return carry_out_together();
     });
     if (!done) {
@@ -131,17 +131,17 @@ void NetworkProxy::lead() {
   }
 }
 
-void NetworkProxy::help(std::uint32_t lane) {
+void NetworkProxy::run_lane(std::uint32_t lane) {
   begin_polling_thread("strait-network");
-  for (std::uint64_t helped = 0;; ++helped) {
+  for (std::uint64_t carried_out = 0;; ++carried_out) {
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return stopping_ || shared_calls_ > helped; });
+      changed_.wait(lock, [&] { return stopping_ || shared_calls_ > carried_out; });
       if (stopping_) return;
     }
     const Status done = catch_shortage([this, lane] { return carry_out(lane); });
     if (!done) setup_.fail(done.error());
-    --helping_;
+    --busy_lanes_;
     if (!done) return;
   }
 }
@@ -149,7 +149,8 @@ void NetworkProxy::help(std::uint32_t lane) {
 /// Polls for a while after the last call; then sleeps until a call is expected, and polls for it.
 bool NetworkProxy::await_call() {
   const auto is_posted = [this] { return read(setup_.words->posted) > calls_; };
-  for (const auto began = Clock::now(); Clock::now() - began < spin && !stopping_; setup_.take_in(0, now_.call.among))
+  for (const auto began = Clock::now(); Clock::now() - began < spin && !stopping_;
+       setup_.receive_early(0, now_.call.among))
     for (int look = 0; look < looks_between_clocks; ++look) {
       if (is_posted()) return true;
       relax();
@@ -158,7 +159,7 @@ bool NetworkProxy::await_call() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return stopping_ || expected_ > calls_; });
   }
-  return await(is_posted, [this] { setup_.take_in(0, now_.call.among); });
+  return await(is_posted, [this] { setup_.receive_early(0, now_.call.among); });
 }
 
 template <class Condition, class Beside>
@@ -177,7 +178,7 @@ bool NetworkProxy::await(Condition&& condition, Beside&& beside) const {
 }
 
 /// Reads the next call as its kernel has described it.
-void NetworkProxy::hear() {
+void NetworkProxy::read_description() {
   const NetworkWords::Description& description = setup_.words->description_of(calls_);
   for (std::size_t place = 0; place < now_.flows.size(); ++place)
     if (now_.call.collective == Collective::send_recv) now_.pieces[place] += kernels::pieces_of(now_.flows[place]);
@@ -193,14 +194,14 @@ Status NetworkProxy::carry_out_together() {
   const auto is_others = [lane](const Flow& flow) { return flow.lane != lane; };
   const bool is_shared = now_.call.rounds > 1 || std::any_of(now_.flows.begin(), now_.flows.end(), is_others);
   if (!is_shared || lanes_of_call() == 1) return carry_out(lane);
-  helping_ = setup_.lanes - 1;
+  busy_lanes_ = setup_.lanes - 1;
   {
     const std::lock_guard lock(mutex_);
     ++shared_calls_;
   }
   changed_.notify_all();
   STRAIT_TRY(carry_out(0));
-  if (!await([this] { return helping_ == 0; })) return fail(Code::aborted, "the communicator has failed");
+  if (!await([this] { return busy_lanes_ == 0; })) return fail(Code::aborted, "the communicator has failed");
   return {};
 }
 
@@ -214,7 +215,7 @@ Status NetworkProxy::carry_out(std::uint32_t lane) {
     const auto has_come = [&] {
       return std::all_of(pushed, pushed + call.blocks, [&](auto& word) { return read(word) > number; });
     };
-    if (!await(has_come, [&] { setup_.take_in(lane, call.among); }))
+    if (!await(has_come, [&] { setup_.receive_early(lane, call.among); }))
       return fail(Code::aborted, "the communicator has failed");
     STRAIT_TRY(setup_.run(lane, call.among, call_of_round(round)));
     finish_round(number);

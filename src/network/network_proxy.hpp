@@ -48,7 +48,7 @@ class NetworkProxy {
     std::function<Status(std::uint32_t lane, std::span<const Call> messages, MessagePieces& pieces)> run_messages;
     /// Called while a lane waits for the GPU: receives what other hosts have already sent to the lane's communicator
     /// `among`, which is the one it uses now or used last.
-    std::function<void(std::uint32_t lane, Among among)> take_in = [](std::uint32_t, Among) {};
+    std::function<void(std::uint32_t lane, Among among)> receive_early = [](std::uint32_t, Among) {};
     /// Returns whether the communicator has failed.
     std::function<bool()> has_failed;
     /// Makes the communicator fail with this error, unless it has failed before.
@@ -86,8 +86,8 @@ class NetworkProxy {
     std::vector<std::uint64_t> pieces;
     std::uint64_t first_round = 0;
   };
-  void lead();
-  void help(std::uint32_t lane);
+  void run_first_lane();
+  void run_lane(std::uint32_t lane);
   bool await_call();
   /// Polls until the condition holds and returns true, or returns false if the communicator fails or the threads are to
   /// end. Calls `beside` between polls.
@@ -97,7 +97,7 @@ class NetworkProxy {
   bool await(Condition&& condition) const {
     return await(std::forward<Condition>(condition), [] {});
   }
-  void hear();
+  void read_description();
   Status carry_out_together();
   Status carry_out(std::uint32_t lane);
   std::uint32_t lanes_of_call() const { return now_.call.wire == WireFormat::off ? setup_.exact_lanes : setup_.lanes; }
@@ -110,9 +110,9 @@ class NetworkProxy {
   const Setup setup_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::uint64_t expected_ = 0;              ///< calls announced by expect()
-  std::uint64_t shared_calls_ = 0;          ///< calls so far in which all lanes take part
-  std::atomic<std::uint32_t> helping_ = 0;  ///< lanes that have not finished the latest of these
+  std::uint64_t expected_ = 0;                 ///< calls announced by expect()
+  std::uint64_t shared_calls_ = 0;             ///< calls so far in which all lanes take part
+  std::atomic<std::uint32_t> busy_lanes_ = 0;  ///< lanes that have not finished the latest of these
   std::atomic<bool> stopping_ = false;
   std::uint64_t calls_ = 0;  ///< calls carried out, counted by the first thread
   Described now_;            ///< constant while other lanes work on it

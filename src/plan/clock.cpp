@@ -85,7 +85,7 @@ void Simulation::start_all_ready() {
   do {
     core_left_ = false;
     for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank)
-      if (ranks_[rank].stirred) start_ready(rank);
+      if (ranks_[rank].may_be_ready) start_ready(rank);
   } while (core_left_);
 }
 
@@ -99,14 +99,14 @@ bool Simulation::take_core(RankClock& state) {
 
 void Simulation::start_ready(std::uint32_t rank) {
   RankClock& state = ranks_[rank];
-  state.stirred = false;
+  state.may_be_ready = false;
   for (std::uint32_t lane = 0; lane < state.lanes.size() && state.running < model_.lanes_at_once; ++lane) {
     const LaneClock& clock = state.lanes[lane];
     if (clock.running || clock.finished) continue;
     const double when = ready_at(rank, plan_[rank].lanes[lane].steps[clock.step]);
     if (when <= now_us_) {
       if (!take_core(state)) {
-        state.stirred = true;  // retried once a core is free
+        state.may_be_ready = true;  // retried once a core is free
         return;
       }
       start(rank, lane);
@@ -185,15 +185,15 @@ double Simulation::move_us(const Step& step, double bytes) const {
   return once_us + (step.destinations.size() > 1 ? static_cast<double>(step.destinations.size() - 1) * further_us : 0);
 }
 
-double Simulation::ends_us(const Step& step) const {
-  if (model_.end_us == 0) return 0;
+double Simulation::links_us(const Step& step) const {
+  if (model_.link_us == 0) return 0;
   const auto is_link = [](const Operand& operand) {
     return operand.kind == Operand::Kind::send || operand.kind == Operand::Kind::receive;
   };
   const auto ends = static_cast<std::ptrdiff_t>(step.waits.size() + step.signals.size()) +
                     std::count_if(step.sources.begin(), step.sources.end(), is_link) +
                     std::count_if(step.destinations.begin(), step.destinations.end(), is_link);
-  return ends > 1 ? model_.end_us * static_cast<double>(ends - 1) : 0;
+  return ends > 1 ? model_.link_us * static_cast<double>(ends - 1) : 0;
 }
 
 Running& Simulation::add_running() {
@@ -217,7 +217,7 @@ void Simulation::start(std::uint32_t rank, std::uint32_t lane) {
   double bytes = 0;
   for (const Operand& operand : step.sources) bytes = std::max(bytes, bytes_of(operand, clock.slice));
   for (const Operand& operand : step.destinations) bytes = std::max(bytes, bytes_of(operand, clock.slice));
-  running.left_us += move_us(step, bytes) + ends_us(step);
+  running.left_us += move_us(step, bytes) + links_us(step);
   for (const Operand& source : step.sources) add_work(running, source, clock.slice, bytes, {});
   const Writes writes = step.destinations.size() > 1 ? Writes::beside : Writes::alone;
   for (const Operand& destination : step.destinations) add_work(running, destination, clock.slice, bytes, writes);
@@ -245,22 +245,22 @@ void Simulation::finish(const Running& done) {
     Channel& channel = channels_[state.channels[source.link]];
     Message& message = channel.messages[state.next_message[source.link]++];
     message.released = now_us_;
-    if (--message.readers_left == 0) ranks_[channel.writer].stirred = true;
+    if (--message.readers_left == 0) ranks_[channel.writer].may_be_ready = true;
   }
   for (const Operand& destination : step.destinations) {
     if (destination.kind != Operand::Kind::send) continue;
     Channel& channel = channels_[state.channels[destination.link]];
     channel.messages.push_back({now_us_, 0, static_cast<std::uint32_t>(channel.readers.size())});
-    for (const std::uint32_t reader : channel.readers) ranks_[reader].stirred = true;
+    for (const std::uint32_t reader : channel.readers) ranks_[reader].may_be_ready = true;
   }
   for (const std::uint16_t signal : step.signals) {
     const std::uint32_t to = plan_[done.rank].signals[signal].to;
     counters_[state.counters[signal]].added.push_back(now_us_ + latency(done.rank, to));
-    ranks_[to].stirred = true;
+    ranks_[to].may_be_ready = true;
   }
   clock.running = false;
   --state.running;
-  state.stirred = true;
+  state.may_be_ready = true;
   if (++clock.step < lane.steps.size()) return;
   clock.step = 0;
   clock.finished = ++clock.slice == slices_;
@@ -301,7 +301,8 @@ double Simulation::advance() {
     finish(running_[i]);
     std::swap(running_[i], running_[--running_count_]);
   }
-  for (; !wakes_.empty() && wakes_.top().first <= now_us_; wakes_.pop()) ranks_[wakes_.top().second].stirred = true;
+  for (; !wakes_.empty() && wakes_.top().first <= now_us_; wakes_.pop())
+    ranks_[wakes_.top().second].may_be_ready = true;
   return now_us_;
 }
 

@@ -57,7 +57,7 @@ struct ClockModel {
   std::uint32_t ranks = 1;
   double call_us = 0;               ///< cost of an operation on one rank, apart from its steps
   double step_us = 0;               ///< cost of a step, apart from its bytes
-  double end_us = 0;                ///< cost of each link and signal of a step after the first
+  double link_us = 0;               ///< cost of each link and signal of a step after the first
   double copy_gbps = 1;             ///< copy rate of one rank within its cache
   double reduce_gbps = 1;           ///< reduction rate of one rank, in bytes of all sources
   std::uint32_t lanes_at_once = 1;  ///< lanes of a rank that run at the same time (a host rank has one thread)

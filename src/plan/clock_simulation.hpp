@@ -62,8 +62,8 @@ struct RankClock {
   std::vector<std::uint32_t> next_message;  ///< next message to read, by link of the plan
   std::uint32_t running = 0;
   bool on_core = false;
-  bool gave_way = false;  ///< whether it has given up its core in this operation, since its last step
-  bool stirred = true;    ///< whether one of its steps may have become ready
+  bool gave_way = false;     ///< whether it has given up its core in this operation, since its last step
+  bool may_be_ready = true;  ///< whether one of its steps may have become ready
 };
 
 class Simulation {
@@ -88,7 +88,7 @@ class Simulation {
   void cross(Running& running, const ClockPath& path, double bytes) const;
   ClockPath path_to(const Channel& channel) const;
   double move_us(const Step& step, double bytes) const;
-  double ends_us(const Step& step) const;
+  double links_us(const Step& step) const;
   double advance();
   void set_speeds();
   void stir_later(std::uint32_t rank, double when) { wakes_.emplace(when, rank); }

@@ -25,7 +25,7 @@ class Representatives {
     std::uint16_t gives = 0;
     static constexpr std::uint32_t no_chunk = UINT32_MAX;
     double overhead_us(const ClockModel& model) const {
-      return model.step_us + model.end_us * std::max(0, takes + gives - 1);
+      return model.step_us + model.link_us * std::max(0, takes + gives - 1);
     }
   };
   /// A link or signal that a step uses: it takes (receives or waits) or gives (sends or signals).

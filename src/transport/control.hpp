@@ -47,12 +47,12 @@ struct alignas(cache_line_bytes) ErrorRecord {
 struct alignas(cache_line_bytes) RankControl {
   std::atomic<std::uint32_t> left{0};  ///< nonzero: this rank has destroyed its communicator
   /// GPU ranks: nonzero: the process is exiting in good order, after the rank finished its work.
-  std::atomic<std::uint32_t> ended{0};
+  std::atomic<std::uint32_t> exiting{0};
   std::atomic<std::uint32_t> awaited{0};  ///< 1 + the rank that the call in progress has been waiting for; 0: none
   /// Nonzero: this rank may be reading and writing buffers of other ranks of its process.
   std::atomic<std::uint32_t> is_in_step{0};
   /// GPU ranks: how often this rank has asked all ranks to publish what their GPUs have started.
-  std::atomic<std::uint32_t> asked{0};
+  std::atomic<std::uint32_t> mark_requests{0};
   /// The number of the operation (Watch::begin_step()) that has failed on this rank, so that peers must no longer use
   /// its buffers; 0: none.
   std::atomic<std::uint64_t> abandoned{0};

@@ -61,13 +61,13 @@ class Transport {
   /// Returns whether peer_call() can already return the calls that all ranks have posted under `sequence`. To be called
   /// once this rank has learnt, from any ranks, that all have posted it. If calls travel as messages, they may arrive a
   /// moment later than that news.
-  virtual bool knows_calls(std::uint64_t sequence) = 0;
+  virtual bool has_peer_calls(std::uint64_t sequence) = 0;
   /// Receives what peers have sent for later calls of this rank, as far as there is room for it. Called between calls,
   /// by the rank's thread.
-  virtual void take_in() {}
+  virtual void receive_early() {}
   /// Tells ranks that do not see this rank's control words that its process is exiting in good order. Waits until they
   /// have been told, or until the deadline. May be called by any thread, while the process exits.
-  virtual void tell_end(const Deadline& /*deadline*/) {}
+  virtual void announce_exit(const Deadline& /*deadline*/) {}
 };
 
 }  // namespace strait

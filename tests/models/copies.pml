@@ -19,7 +19,7 @@
 #define PAIRS (RANKS * RANKS)
 #define of(rank, from) ((rank) * RANKS + (from))
 mtype { ALL_GATHER, REDUCE_SCATTER, GATHER, SCATTER, IN_PLACE, PASSED_ON, SAVES };
-#define is_straight(kind) ((kind) == IN_PLACE || (kind) == PASSED_ON || (kind) == SAVES)
+#define is_in_place(kind) ((kind) == IN_PLACE || (kind) == PASSED_ON || (kind) == SAVES)
 mtype called[RANKS * CALLS];
 #define call_of(rank, call) called[(rank) * CALLS + (call)]
 #define ROOT 1
@@ -156,7 +156,7 @@ proctype Putter(byte me) {
      :: has_sends(kind, me) -> atomic { wait_for(all_begun); met() }
      :: else -> skip
      fi;
-     chunk = (is_straight(kind) -> CHUNKS : 0);
+     chunk = (is_in_place(kind) -> CHUNKS : 0);
      k = 1;
      step = 0;
      do
@@ -205,11 +205,11 @@ proctype Taker(byte me) {
      atomic { wait_for(went[me] > call); kind = call_of(me, call) };
 #ifndef RECEIVERS_DO_NOT_WAIT
      if
-     :: kind != REDUCE_SCATTER && !is_straight(kind) && has_receives(kind, me) -> atomic { wait_for(all_begun); met() }
+     :: kind != REDUCE_SCATTER && !is_in_place(kind) && has_receives(kind, me) -> atomic { wait_for(all_begun); met() }
      :: else -> skip
      fi;
 #endif
-     chunk = (is_straight(kind) -> CHUNKS : 0);
+     chunk = (is_in_place(kind) -> CHUNKS : 0);
      do
      :: chunk < CHUNKS && kind == REDUCE_SCATTER ->  // the kernel tells all when it has added what all have sent
         atomic { wait_for(arrived[of(me, (me + 1) % RANKS)] > chunk); take_out((me + 1) % RANKS) };

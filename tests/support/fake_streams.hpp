@@ -82,11 +82,11 @@ class FakeStreams final : public copy_engine::StreamDriver {
     });
     return {};
   }
-  Status wait_outside(Stream stream, Event event) override {
+  Status wait_external(Stream stream, Event event) override {
     EXPECT_TRUE(captures_);
     return wait(stream, event);
   }
-  Status record_outside(Event event, Stream stream, copy_engine::GraphEnd& end) override {
+  Status record_external(Event event, Stream stream, copy_engine::GraphEnd& end) override {
     STRAIT_TRY(command());
     EXPECT_TRUE(captures_);
     end.node = event;

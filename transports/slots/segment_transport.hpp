@@ -44,7 +44,7 @@ class SegmentTransport : public Transport {
   void post_call(std::uint64_t sequence, const CallSignature& signature, const void* input, void* output) override;
   std::optional<PeerCall> peer_call(std::uint64_t sequence, std::uint32_t peer) const override;
   bool sees_memory_of(std::uint32_t peer) const override { return views_[peer].kind != PeerView::Kind::none; }
-  bool knows_calls(std::uint64_t /*sequence*/) override { return true; }
+  bool has_peer_calls(std::uint64_t /*sequence*/) override { return true; }
 
  private:
   using LinkKey = std::tuple<std::uint32_t, std::uint16_t, std::vector<std::uint32_t>>;  // writer, tag, readers

@@ -5,7 +5,7 @@
 namespace strait::slots {
 
 SlotRing::SlotRing(std::byte* block, std::size_t readers, const Segment& segment)
-    : released_(reinterpret_cast<Counter*>(block)),
+    : released_counts_(reinterpret_cast<Counter*>(block)),
       slots_(block + readers * sizeof(Counter)),
       stride_bytes_(segment.slot_stride_bytes()),
       depth_(segment.geometry().depth) {}
@@ -14,7 +14,7 @@ std::byte* SlotSendLink::try_reserve() noexcept {
   if (next_ - released_all_ >= ring_.depth()) {
     std::uint64_t least = next_;
     for (std::size_t reader = 0; reader < readers_; ++reader)
-      least = std::min(least, ring_.released(reader).value.load(std::memory_order_acquire));
+      least = std::min(least, ring_.released_count(reader).value.load(std::memory_order_acquire));
     released_all_ = least;
     if (next_ - released_all_ >= ring_.depth()) return nullptr;
   }
@@ -24,7 +24,8 @@ std::byte* SlotSendLink::try_reserve() noexcept {
 std::vector<std::size_t> SlotSendLink::holders() const {
   std::vector<std::size_t> late;
   for (std::size_t reader = 0; reader < readers_; ++reader)
-    if (next_ - ring_.released(reader).value.load(std::memory_order_acquire) >= ring_.depth()) late.push_back(reader);
+    if (next_ - ring_.released_count(reader).value.load(std::memory_order_acquire) >= ring_.depth())
+      late.push_back(reader);
   return late;
 }
 
@@ -42,7 +43,9 @@ const std::byte* SlotReceiveLink::try_acquire(CallSignature& signature) noexcept
   return ring_.payload(next_);
 }
 
-void SlotReceiveLink::release() noexcept { ring_.released(reader_).value.store(++next_, std::memory_order_release); }
+void SlotReceiveLink::release() noexcept {
+  ring_.released_count(reader_).value.store(++next_, std::memory_order_release);
+}
 
 bool CounterWaiter::try_take(std::uint32_t credits) noexcept {
   if (seen_ + credits <= taken_) {

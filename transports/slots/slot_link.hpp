@@ -21,11 +21,12 @@ class SlotRing {
   std::byte* payload(std::uint64_t message) const {
     return slots_ + message % depth_ * stride_bytes_ + sizeof(SlotHeader);
   }
-  Counter& released(std::size_t reader) const { return released_[reader]; }
+  /// Returns the number of messages that a reader has released.
+  Counter& released_count(std::size_t reader) const { return released_counts_[reader]; }
   std::uint64_t depth() const { return depth_; }
 
  private:
-  Counter* released_;
+  Counter* released_counts_;
   std::byte* slots_;
   std::size_t stride_bytes_;
   std::uint64_t depth_;

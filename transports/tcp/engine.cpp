@@ -186,7 +186,7 @@ void Engine::post(std::uint64_t sequence, const CallSignature& signature) {
   }
 }
 
-bool Engine::knows_calls(std::uint64_t sequence) {
+bool Engine::has_peer_calls(std::uint64_t sequence) {
   const auto known = [&] {
     return std::all_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
       return peer.posted >= sequence || (!peer.socket.is_open() && &peer != &peers_[rank_]);

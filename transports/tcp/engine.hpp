@@ -85,7 +85,7 @@ class Engine {
 
   /// Tells the peers that this rank's process ends in good order, and waits until they have received that or the
   /// deadline has passed.
-  void say_ended(const Deadline& deadline);
+  void announce_exit(const Deadline& deadline);
 
   // All functions below must be called with this lock held. Those that open something, and post(), throw std::bad_alloc
   // if memory runs out. If memory runs out while messages are sent or received, the communicator fails on all ranks,
@@ -110,7 +110,7 @@ class Engine {
   void signal(std::uint64_t stream, std::uint32_t to);
   void post(std::uint64_t sequence, const CallSignature& signature);
   /// Whether every rank that is still connected has told its collective number `sequence` (or a later one).
-  bool knows_calls(std::uint64_t sequence);
+  bool has_peer_calls(std::uint64_t sequence);
   /// Does all pending work, for a rank that does nothing else here.
   void do_pending_work() {
     note_activity();

@@ -46,8 +46,8 @@ bool Engine::take(std::uint32_t rank, const FrameHeader& frame) {
     case FrameKind::left:
       controls_[rank].left.store(1, std::memory_order_release);
       return true;
-    case FrameKind::ended:
-      controls_[rank].ended.store(1, std::memory_order_release);
+    case FrameKind::exiting:
+      controls_[rank].exiting.store(1, std::memory_order_release);
       return true;
   }
   return false;

@@ -28,13 +28,13 @@ void Engine::say_goodbye() {
 
 /// Waits, because the system closes the connections of a process that ends, and unsent data may be lost. The caller may
 /// be a signal handler that has interrupted the thread that holds the lock; then nothing is sent.
-void Engine::say_ended(const Deadline& deadline) {
+void Engine::announce_exit(const Deadline& deadline) {
   std::unique_lock lock(mutex_, std::try_to_lock);
   while (!lock && !deadline.expired()) {
     std::this_thread::yield();
     (void)lock.try_lock();
   }
-  if (lock) say_last(FrameKind::ended, deadline);
+  if (lock) say_last(FrameKind::exiting, deadline);
 }
 
 /// Sends a last frame to all peers. Returns whether all that are connected have received it by the deadline.

@@ -41,7 +41,7 @@ HeaderBytes encode(const FrameHeader& header) {
 Result<FrameHeader> decode(std::span<const std::byte, header_bytes> bytes, std::size_t slot_bytes) {
   const auto kind = load<std::uint8_t>(&bytes[2]);
   if (load<std::uint16_t>(&bytes[0]) != data_magic || bytes[3] != std::byte{0} ||
-      kind < static_cast<std::uint8_t>(FrameKind::slot) || kind > static_cast<std::uint8_t>(FrameKind::ended))
+      kind < static_cast<std::uint8_t>(FrameKind::slot) || kind > static_cast<std::uint8_t>(FrameKind::exiting))
     return fail(Code::remote_error, "something that is no frame of Strait's data connections");
   FrameHeader header{static_cast<FrameKind>(kind), load<std::uint32_t>(&bytes[4]), load<std::uint64_t>(&bytes[8]),
                      load<std::uint64_t>(&bytes[16]), load<std::uint64_t>(&bytes[24])};

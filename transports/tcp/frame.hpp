@@ -20,7 +20,7 @@ enum class FrameKind : std::uint8_t {
   call,       ///< this rank posted collective `stream`: a and b are its signature
   error,      ///< the communicator has failed: a is the code, the payload the message
   left,       ///< this rank has destroyed its communicator; the connection ends here
-  ended,      ///< RankControl::ended, of this rank
+  exiting,    ///< RankControl::exiting, of this rank
 };
 
 struct FrameHeader {

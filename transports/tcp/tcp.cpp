@@ -108,12 +108,12 @@ std::optional<PeerCall> TcpTransport::peer_call(std::uint64_t sequence, std::uin
   return PeerCall{call->signature, nullptr, nullptr};
 }
 
-bool TcpTransport::knows_calls(std::uint64_t sequence) {
+bool TcpTransport::has_peer_calls(std::uint64_t sequence) {
   const std::lock_guard lock(engine_->mutex());
-  return engine_->knows_calls(sequence);
+  return engine_->has_peer_calls(sequence);
 }
 
-void TcpTransport::take_in() {
+void TcpTransport::receive_early() {
   const std::lock_guard lock(engine_->mutex());
   engine_->do_pending_work();
 }

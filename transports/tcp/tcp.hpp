@@ -29,9 +29,9 @@ class TcpTransport final : public Transport {
   void abandon() override;
   void post_call(std::uint64_t sequence, const CallSignature& signature, const void* input, void* output) override;
   std::optional<PeerCall> peer_call(std::uint64_t sequence, std::uint32_t peer) const override;
-  bool knows_calls(std::uint64_t sequence) override;
-  void take_in() override;
-  void tell_end(const Deadline& deadline) override { engine_->say_ended(deadline); }
+  bool has_peer_calls(std::uint64_t sequence) override;
+  void receive_early() override;
+  void announce_exit(const Deadline& deadline) override { engine_->announce_exit(deadline); }
 
  private:
   std::uint32_t rank_;

@@ -33,8 +33,8 @@ class CudaStreams final : public StreamDriver {
   Result<StreamState> look_at(Stream stream) override;
   Status record(Event event, Stream stream) override;
   Status wait(Stream stream, Event event) override;
-  Status wait_outside(Stream stream, Event event) override;
-  Status record_outside(Event event, Stream stream, GraphEnd& end) override;
+  Status wait_external(Stream stream, Event event) override;
+  Status record_external(Event event, Stream stream, GraphEnd& end) override;
   Status copy(const RowCopy& copy, Stream stream) override;
   Status operate(std::span<const MemoryOperation> operations, Stream stream) override;
   bool is_idle(Stream stream) override;
@@ -140,14 +140,14 @@ Status CudaStreams::wait(Stream stream, Event event) {
                "cannot let a stream wait for an event");
 }
 
-Status CudaStreams::wait_outside(Stream stream, Event event) {
+Status CudaStreams::wait_external(Stream stream, Event event) {
   const DeviceGuard guard(device_);
   return check(
       cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), static_cast<cudaEvent_t>(event), cudaEventWaitExternal),
       "cannot let a graph wait for an event");
 }
 
-Status CudaStreams::record_outside(Event event, Stream stream, GraphEnd& end) {
+Status CudaStreams::record_external(Event event, Stream stream, GraphEnd& end) {
   const DeviceGuard guard(device_);
   constexpr const char* what = "cannot record an event at the end of a graph";
   CUstreamCaptureStatus status{};

@@ -23,7 +23,7 @@ class Gate {
   Gate(std::unique_ptr<StreamDriver> driver, std::uint32_t* word) : driver_(std::move(driver)), word_(word) {}
 
   /// Makes what comes next on the stream wait while the gate is closed.
-  Status hold(StreamDriver::Stream stream) {
+  Status wait_if_closed(StreamDriver::Stream stream) {
     if (word_ == nullptr) return {};
     const MemoryOperation wait{.kind = MemoryOperation::Kind::wait_equal, .word = word_, .value = 0};
     return driver_->operate(std::span(&wait, 1), stream);

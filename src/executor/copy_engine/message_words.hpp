@@ -27,7 +27,7 @@ struct MessageWords {
   }
   /// In the sender's region: the number of chunks that `to` has taken out of its window, as far as the sender waits for
   /// this.
-  constexpr std::size_t taken(std::uint32_t rank, std::uint32_t to, std::uint32_t lane) const {
+  constexpr std::size_t taken_count(std::uint32_t rank, std::uint32_t to, std::uint32_t lane) const {
     return word(rank, to, lane, 3);
   }
   /// The counterpart of sending() in the receiver `rank`'s region.
@@ -35,7 +35,7 @@ struct MessageWords {
     return word(rank, from, lane, 4);
   }
   /// In the receiver's region: the number of chunks that `from` has put into the window.
-  constexpr std::size_t arrived(std::uint32_t rank, std::uint32_t from, std::uint32_t lane) const {
+  constexpr std::size_t arrived_count(std::uint32_t rank, std::uint32_t from, std::uint32_t lane) const {
     return word(rank, from, lane, 6);
   }
   /// Returns the size of all shared words, including PeerWords.

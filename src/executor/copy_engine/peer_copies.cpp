@@ -107,7 +107,7 @@ Status PeerCopies::enqueue_part(const CopyCall& call, std::uint32_t hash, Stream
   STRAIT_TRY(begin(hash, stream));
   // The kernel is launched first: a stream that shares its hardware queue must not wait for it before it has been
   // enqueued. The lanes fork from the point before the kernel, because the kernel waits for them.
-  if (traffic.adds()) STRAIT_TRY(add(call, traffic, parts, stream));
+  if (traffic.adds()) STRAIT_TRY(launch_reduction(call, traffic, parts, stream));
   const std::vector<Lane*> lanes =
       lanes_of(PeerTraffic::has(traffic.contributions),
                PeerTraffic::has(traffic.sends) ? message_lanes(traffic, parts) : 0, PeerTraffic::has(traffic.receives));
@@ -171,12 +171,12 @@ Status PeerCopies::end(const PeerTraffic& traffic, StreamDriver::Stream stream) 
   for (std::uint32_t peer = 0; peer < ranks; ++peer)
     if (peer != own) wait_for(on, words_.done(own, peer), 1);
   if (PeerTraffic::has(traffic.sends) || PeerTraffic::has(traffic.receives)) {
-    clear(on, words_.arrived(own, 0, 0), ranks * PeerWords::lanes);
-    clear(on, words_.taken(own, 0, 0), ranks * PeerWords::lanes);
+    clear(on, words_.arrived_count(own, 0, 0), ranks * PeerWords::lanes);
+    clear(on, words_.taken_count(own, 0, 0), ranks * PeerWords::lanes);
   }
   for (std::uint32_t peer = 0; peer < ranks; ++peer)
-    if (peer != own && traffic.overwrites(peer)) clear(on, words_.sent(own, peer, 0), PeerWords::lanes);
-  if (PeerTraffic::has(traffic.contributions) || traffic.adds()) clear(on, words_.added(own, 0), ranks);
+    if (peer != own && traffic.overwrites(peer)) clear(on, words_.sent_count(own, peer, 0), PeerWords::lanes);
+  if (PeerTraffic::has(traffic.contributions) || traffic.adds()) clear(on, words_.added_count(own, 0), ranks);
   for (std::uint32_t peer = 0; peer < ranks && traffic.adds(); ++peer)
     if (peer != own)
       on.operations.push_back(
@@ -185,13 +185,14 @@ Status PeerCopies::end(const PeerTraffic& traffic, StreamDriver::Stream stream) 
   return flush(on);
 }
 
-Status PeerCopies::add(const CopyCall& call, const PeerTraffic& traffic, const Cut& cut, StreamDriver::Stream stream) {
+Status PeerCopies::launch_reduction(const CopyCall& call, const PeerTraffic& traffic, const Cut& cut,
+                                    StreamDriver::Stream stream) {
   kernels::Add add{};
   const auto word = [&](std::size_t offset) { return reinterpret_cast<std::uint32_t*>(setup_.device_words + offset); };
   for (std::uint32_t peer = 0; peer < setup_.ranks; ++peer) {
     add.windows[peer] = setup_.windows_here[peer];
     add.contributed[peer] = setup_.contributed_here[peer];
-    add.added[peer] = word(words_.added(peer, setup_.rank));
+    add.added[peer] = word(words_.added_count(peer, setup_.rank));
   }
   add.input = traffic.addends.data;
   add.output = traffic.sums;
@@ -235,18 +236,18 @@ Status PeerCopies::push(Kind kind, const PeerTraffic& traffic, const Cut& cut, s
     Lane& lane = contributes ? contributions_[parity] : messages_[message_lane(traffic, k, chunk)];
     if (chunk >= depth) {  // the slot's previous chunk must have been taken out
       const std::uint32_t out = chunk - depth + 1;
-      wait_for(lane, contributes ? words_.added(own, peer) : words_.taken(own, peer, parity), out);
+      wait_for(lane, contributes ? words_.added_count(own, peer) : words_.taken_count(own, peer, parity), out);
     }
-    if (!contributes && traffic.sends_sums) wait_for(lane, words_.added(own, own), chunk + 1);
-    if (!contributes && traffic.relayed) wait_for(lane, words_.taken(own, own, parity), chunk + 1);
+    if (!contributes && traffic.sends_sums) wait_for(lane, words_.added_count(own, own), chunk + 1);
+    if (!contributes && traffic.relayed) wait_for(lane, words_.taken_count(own, own, parity), chunk + 1);
     STRAIT_TRY(flush(lane));
     STRAIT_TRY(setup_.driver->copy(
         {.to = window + slot * cut.chunk_bytes, .from = piece.data, .row_bytes = piece.bytes}, lane.stream));
     if (contributes)
       tell(lane, setup_.contributed_there[peer] + parity, chunk + 1);
     else
-      tell(lane, words_.arrived(peer, own, parity), chunk + 1);
-    if (!contributes && traffic.overwrites(peer)) tell(lane, words_.sent(own, peer, parity), chunk + 1);
+      tell(lane, words_.arrived_count(peer, own, parity), chunk + 1);
+    if (!contributes && traffic.overwrites(peer)) tell(lane, words_.sent_count(own, peer, parity), chunk + 1);
     STRAIT_TRY(flush(lane));
   }
   return {};
@@ -263,16 +264,16 @@ Status PeerCopies::pull(const PeerTraffic& traffic, const Cut& cut, std::uint32_
     if (!traffic.receives[peer].has_chunk(cut.chunk_bytes, chunk) || (traffic.relayed == peer) != relayed) continue;
     const PeerTraffic::Span piece = traffic.receives[peer].chunk(cut.chunk_bytes, chunk);
     const std::byte* const window = setup_.windows_here[peer] + cut.messages_begin;
-    wait_for(lane, words_.arrived(own, peer, parity), chunk + 1);
-    if (traffic.overwrites(peer)) wait_for(lane, words_.sent(own, peer, parity), chunk + 1);
+    wait_for(lane, words_.arrived_count(own, peer, parity), chunk + 1);
+    if (traffic.overwrites(peer)) wait_for(lane, words_.sent_count(own, peer, parity), chunk + 1);
     copies.push_back({.to = piece.data, .from = window + slot * cut.chunk_bytes, .row_bytes = piece.bytes});
     peers.push_back(peer);
   }
   if (copies.empty()) return {};
   STRAIT_TRY(flush(lane));
   for (const RowCopy& copy : copies) STRAIT_TRY(setup_.driver->copy(copy, lane.stream));
-  for (const std::uint32_t peer : peers) tell(lane, words_.taken(peer, own, parity), chunk + 1);
-  if (relayed) tell(lane, words_.taken(own, own, parity), chunk + 1);
+  for (const std::uint32_t peer : peers) tell(lane, words_.taken_count(peer, own, parity), chunk + 1);
+  if (relayed) tell(lane, words_.taken_count(own, own, parity), chunk + 1);
   return flush(lane);
 }
 
@@ -310,11 +311,11 @@ void PeerCopies::release_waits() {
   };
   for (std::uint32_t peer = 0; peer < setup_.ranks; ++peer) {
     for (std::uint32_t lane = 0; lane < PeerWords::lanes; ++lane) {
-      release(words_.arrived(own, peer, lane), PeerWords::most);
-      release(words_.taken(own, peer, lane), PeerWords::most);
-      release(words_.sent(own, peer, lane), PeerWords::most);
+      release(words_.arrived_count(own, peer, lane), PeerWords::most);
+      release(words_.taken_count(own, peer, lane), PeerWords::most);
+      release(words_.sent_count(own, peer, lane), PeerWords::most);
     }
-    release(words_.added(own, peer), PeerWords::most);
+    release(words_.added_count(own, peer), PeerWords::most);
     if (peer == own) continue;  // running() must stay
     release(words_.begun(own, peer), hash);
     release(words_.done(own, peer), PeerWords::most);
@@ -327,10 +328,10 @@ std::uint64_t PeerCopies::progress_of(std::uint32_t peer, std::uint32_t hash) co
   constexpr std::uint64_t has_begun = std::uint64_t{1} << 40, is_done = std::uint64_t{1} << 50;
   const std::uint32_t own = setup_.rank;
   const auto value = [&](std::size_t word) { return host_word(word).load(std::memory_order_relaxed); };
-  std::uint64_t sum = value(words_.added(own, peer));
+  std::uint64_t sum = value(words_.added_count(own, peer));
   for (std::uint32_t lane = 0; lane < PeerWords::lanes; ++lane)
-    sum += value(words_.arrived(own, peer, lane)) + value(words_.taken(own, peer, lane)) +
-           value(words_.sent(own, peer, lane));
+    sum += value(words_.arrived_count(own, peer, lane)) + value(words_.taken_count(own, peer, lane)) +
+           value(words_.sent_count(own, peer, lane));
   if (peer == own) return sum;
   if (value(words_.begun(own, peer)) == hash) sum += has_begun;
   return value(words_.done(own, peer)) != 0 ? sum + is_done : sum;

@@ -139,9 +139,9 @@ class PeerCopies {
   };
 
   /// A call whose data is copied directly to its destination.
-  struct Straight {
+  struct InPlaceCall {
     PeerTraffic traffic;
-    PeerTraffic::Spans there;  ///< destination of what is sent to each peer
+    PeerTraffic::Spans destinations;  ///< destination of what is sent to each peer
     /// Whether it must be saved first, because data from that peer overwrites it.
     bool saves = false;
     Cut cut{};
@@ -153,15 +153,16 @@ class PeerCopies {
   Status enqueue_part(const CopyCall& call, std::uint32_t hash, StreamDriver::Stream stream);
   static Cut cut_into(std::size_t bytes, std::size_t wanted_chunks, std::size_t largest_bytes);
   Cut cut(const PeerTraffic& traffic) const;
-  Cut cut_straight(const CopyCall& call, const PeerTraffic& traffic) const;
+  Cut cut_in_place(const CopyCall& call, const PeerTraffic& traffic) const;
   std::size_t message_lanes(const PeerTraffic& traffic, const Cut& cut) const;
   std::size_t message_lane(const PeerTraffic& traffic, std::uint32_t after, std::uint32_t chunk) const;
-  Straight straight(const CopyCall& call, const PeerAddresses& outputs) const;
-  Status save(const Straight& way, std::uint32_t after, std::uint32_t chunk);
-  Status place(const Straight& way, std::uint32_t after, std::uint32_t chunk);
+  InPlaceCall in_place_call(const CopyCall& call, const PeerAddresses& outputs) const;
+  Status save(const InPlaceCall& in_place, std::uint32_t after, std::uint32_t chunk);
+  Status place(const InPlaceCall& in_place, std::uint32_t after, std::uint32_t chunk);
   Status begin(std::uint32_t hash, StreamDriver::Stream stream);
   Status fork(std::uint32_t hash, StreamDriver::Stream from, std::span<Lane* const> lanes);
-  Status add(const CopyCall& call, const PeerTraffic& traffic, const Cut& cut, StreamDriver::Stream stream);
+  Status launch_reduction(const CopyCall& call, const PeerTraffic& traffic, const Cut& cut,
+                          StreamDriver::Stream stream);
   Status move(const PeerTraffic& traffic, const Cut& cut);
   Status push(Kind kind, const PeerTraffic& traffic, const Cut& cut, std::uint32_t chunk);
   Status pull(const PeerTraffic& traffic, const Cut& cut, std::uint32_t chunk, bool relayed);

@@ -183,7 +183,7 @@ Status PeerMessages::send(const Act& act) {
     lane.add(Kind::write, word(words_.sending(own, peer, i)), hash);
     lane.add(Kind::wait_equal, word(words_.ready(own, peer, i)), hash);
   }
-  if (place >= slots) lane.add(Kind::wait_at_least, word(words_.taken(own, peer, i)), place - slots + 1);
+  if (place >= slots) lane.add(Kind::wait_at_least, word(words_.taken_count(own, peer, i)), place - slots + 1);
   const bool is_last = place + 1 == places;
   if (is_last) lane.add(Kind::clear_pair, word(words_.ready(own, peer, i)));
   STRAIT_TRY(lane.flush(*setup_.driver));
@@ -191,7 +191,7 @@ Status PeerMessages::send(const Act& act) {
                                   .from = message.data + begin,
                                   .row_bytes = std::min(chunk, message.bytes - begin)},
                                  lane.stream));
-  lane.add(Kind::write, word(words_.arrived(peer, own, i)), place + 1);
+  lane.add(Kind::write, word(words_.arrived_count(peer, own, i)), place + 1);
   if (is_last) lane.add(Kind::clear_pair, word(words_.sending(own, peer, i)));
   return lane.flush(*setup_.driver);
 }
@@ -203,14 +203,14 @@ Status PeerMessages::take(const Act& act) {
   const std::size_t chunk = chunk_bytes(message.bytes), begin = act.chunk * chunk;
   Lane& lane = receives_[peer][i];
   const bool is_last = place + 1 == places;
-  lane.add(Kind::wait_at_least, word(words_.arrived(own, peer, i)), place + 1);
-  if (is_last) lane.add(Kind::clear_pair, word(words_.arrived(own, peer, i)));
+  lane.add(Kind::wait_at_least, word(words_.arrived_count(own, peer, i)), place + 1);
+  if (is_last) lane.add(Kind::clear_pair, word(words_.arrived_count(own, peer, i)));
   STRAIT_TRY(lane.flush(*setup_.driver));
   STRAIT_TRY(setup_.driver->copy({.to = message.data + begin,
                                   .from = setup_.windows_here[peer] + act.chunk % depth * slot_bytes(),
                                   .row_bytes = std::min(chunk, message.bytes - begin)},
                                  lane.stream));
-  if (place + slots < places) lane.add(Kind::write, word(words_.taken(peer, own, i)), place + 1);
+  if (place + slots < places) lane.add(Kind::write, word(words_.taken_count(peer, own, i)), place + 1);
   if (is_last) lane.add(Kind::clear_pair, word(words_.receiving(own, peer, i)));
   return lane.flush(*setup_.driver);
 }
@@ -224,8 +224,8 @@ void PeerMessages::release_waits() {
   const std::uint32_t own = setup_.rank;
   for (std::uint32_t peer = 0; peer < setup_.ranks; ++peer)
     for (std::uint32_t i = 0; i < MessageWords::lanes && peer != own; ++i) {
-      host_word(words_.arrived(own, peer, i)).store(PeerWords::most, std::memory_order_release);
-      host_word(words_.taken(own, peer, i)).store(PeerWords::most, std::memory_order_release);
+      host_word(words_.arrived_count(own, peer, i)).store(PeerWords::most, std::memory_order_release);
+      host_word(words_.taken_count(own, peer, i)).store(PeerWords::most, std::memory_order_release);
       const std::uint32_t hash = host_word(words_.sending(own, peer, i)).load(std::memory_order_acquire);
       host_word(words_.ready(own, peer, i)).store(hash, std::memory_order_release);
     }
@@ -250,10 +250,10 @@ std::optional<Wait> PeerMessages::wait() {
   for (std::uint32_t peer = 0; peer < setup_.ranks; ++peer)
     for (std::uint32_t i = 0; i < MessageWords::lanes && peer != own; ++i) {
       const std::uint64_t sent =
-          std::uint64_t{value(words_.ready(own, peer, i))} << 32 | value(words_.taken(own, peer, i));
-      for (const auto& waited :
-           {look(words_.sending(own, peer, i), sent, standstills_[peer][2 * i]),
-            look(words_.receiving(own, peer, i), value(words_.arrived(own, peer, i)), standstills_[peer][2 * i + 1])})
+          std::uint64_t{value(words_.ready(own, peer, i))} << 32 | value(words_.taken_count(own, peer, i));
+      for (const auto& waited : {look(words_.sending(own, peer, i), sent, standstills_[peer][2 * i]),
+                                 look(words_.receiving(own, peer, i), value(words_.arrived_count(own, peer, i)),
+                                      standstills_[peer][2 * i + 1])})
         if (waited && (!longest || *waited > longest->duration)) longest = Wait{.duration = *waited, .rank = peer};
     }
   return longest;

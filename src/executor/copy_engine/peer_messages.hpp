@@ -37,14 +37,16 @@ struct Message {
 /// words, and its own stream on either side, so that nothing waits for what other ranks, or the opposite direction,
 /// have not done yet. On a lane
 ///  - the receiver writes ready(), which says that its slots of this lane are free, and which message it expects;
-///  - the sender waits for ready(), fills slots and counts them in arrived(), and waits for taken() before it refills a
-///    slot;
-///  - the receiver waits for arrived(), and counts in taken() what it has taken out, if the sender waits for it.
+///  - the sender waits for ready(), fills slots and counts them in arrived_count(), and waits for taken_count() before
+///    it refills a slot;
+///  - the receiver waits for arrived_count(), and counts in taken_count() what it has taken out, if the sender waits
+///    for it.
 /// Each rank clears its words after its last wait of the message, so that the next message, or a replay, finds them
 /// cleared:
-///  - arrived() is cleared before the receiver's next ready(), for which the sender waits before it writes arrived();
-///  - ready() and taken() are cleared before the sender's last arrived(), which precedes the receiver's next ready();
-///    and the receiver writes no taken() for which the sender does not wait.
+///  - arrived_count() is cleared before the receiver's next ready(), for which the sender waits before it writes
+///    arrived_count();
+///  - ready() and taken_count() are cleared before the sender's last arrived_count(), which precedes the receiver's
+///    next ready(); and the receiver writes no taken_count() for which the sender does not wait.
 /// The value of ready() is a hash of the message, and is waited for with equality: different messages never meet.
 ///
 /// A collective of PeerCopies on the same windows begins on a rank only after that rank's messages, and has ended on

@@ -25,16 +25,16 @@ struct PeerWords {
   /// The number of messages for this rank's output that `from` has put into its window. In place: the number of chunks
   /// that `from` has put into this rank's output for it to pass on, or that `from` has saved so that this rank may
   /// overwrite them.
-  constexpr std::size_t arrived(std::uint32_t rank, std::uint32_t from, std::uint32_t lane) const {
+  constexpr std::size_t arrived_count(std::uint32_t rank, std::uint32_t from, std::uint32_t lane) const {
     return word(rank, from * lanes + lane);
   }
   /// The number of this rank's messages that `by` has taken out of its window. With `by` == `rank`: the number of
   /// chunks that this rank can pass on.
-  constexpr std::size_t taken(std::uint32_t rank, std::uint32_t by, std::uint32_t lane) const {
+  constexpr std::size_t taken_count(std::uint32_t rank, std::uint32_t by, std::uint32_t lane) const {
     return word(rank, (kernels::max_ranks + by) * lanes + lane);
   }
   /// The number of chunks of its slice that `by` has added up.
-  constexpr std::size_t added(std::uint32_t rank, std::uint32_t by) const {
+  constexpr std::size_t added_count(std::uint32_t rank, std::uint32_t by) const {
     return word(rank, 2 * kernels::max_ranks * lanes + by);
   }
   /// The hash of the call that `peer` has begun.
@@ -48,7 +48,7 @@ struct PeerWords {
   constexpr std::size_t looked_at(std::uint32_t rank) const { return begun(rank, rank); }
   /// The number of messages that this rank has put into the window of `to`, if what it receives from there overwrites
   /// them.
-  constexpr std::size_t sent(std::uint32_t rank, std::uint32_t to, std::uint32_t lane) const {
+  constexpr std::size_t sent_count(std::uint32_t rank, std::uint32_t to, std::uint32_t lane) const {
     return word(rank, sent_word + to * lanes + lane);
   }
   constexpr std::size_t size_bytes() const { return region(ranks); }

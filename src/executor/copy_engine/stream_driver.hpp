@@ -40,7 +40,7 @@ struct StreamState {
   std::uint64_t capture_id = 0;  ///< 0: the stream is not being captured
 };
 
-/// A node of a graph that is being captured. It depends on all the work behind which record_outside() has placed it.
+/// A node of a graph that is being captured. It depends on all the work behind which record_external() has placed it.
 struct GraphEnd {
   void* node = nullptr;
   std::vector<void*> behind;  ///< the nodes on which it depends since the last call
@@ -67,10 +67,10 @@ class StreamDriver {
   virtual Status wait(Stream stream, Event event) = 0;
   /// For a stream that is being captured: makes each launch of the graph wait, at this point, for what the last
   /// record() of `event` before that launch has marked.
-  virtual Status wait_outside(Stream stream, Event event) = 0;
+  virtual Status wait_external(Stream stream, Event event) = 0;
   /// For a stream that is being captured: makes each launch of the graph record `event` once all work is done that
   /// preceded any call of this function with the same `end`. Later work on the stream does not wait for this.
-  virtual Status record_outside(Event event, Stream stream, GraphEnd& end) = 0;
+  virtual Status record_external(Event event, Stream stream, GraphEnd& end) = 0;
   /// Copies between any host and device memory with a copy engine. Addresses are those of the device.
   virtual Status copy(const RowCopy& copy, Stream stream) = 0;
   /// Enqueues the operations in the given order, in as few calls as possible.

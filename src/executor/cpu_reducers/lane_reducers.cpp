@@ -30,9 +30,9 @@ struct LaneReducers::Worker {
   std::vector<Lane> lanes;
   std::uint64_t first_lane_uses = 0;  ///< uses of lane 0 by this rank's GPU before this reduction
   Reduction reduction;
-  std::uint64_t number = 0;  ///< number of the reduction
-  bool has_told = false;     ///< whether the thread has told that the GPU has begun it
-  Clock::time_point since;   ///< when the thread last found a chunk
+  std::uint64_t number = 0;    ///< number of the reduction
+  bool has_announced = false;  ///< whether the thread has announced that the GPU has begun it
+  Clock::time_point since;     ///< when the thread last found a chunk
   std::chrono::microseconds nap{0};
 };
 
@@ -46,7 +46,7 @@ LaneReducers::~LaneReducers() {
 
 Status LaneReducers::start() {
   const SignalsBlocked inherited;
-  taken_.resize(setup_.options.threads);
+  finished_.resize(setup_.options.threads);
   for (std::uint32_t index = 0; index < setup_.options.threads; ++index) {
     try {
       threads_.emplace_back([this, index] { work(index); });
@@ -78,7 +78,7 @@ Status LaneReducers::place(std::jthread& thread) const {
 void LaneReducers::push(const Reduction& reduction) {
   {
     const std::lock_guard lock(mutex_);
-    const std::uint64_t done = *std::min_element(taken_.begin(), taken_.end());
+    const std::uint64_t done = *std::min_element(finished_.begin(), finished_.end());
     for (; first_ < done; ++first_) reductions_.pop_front();
     reductions_.push_back(reduction);
   }
@@ -121,7 +121,7 @@ bool LaneReducers::carry_out(Worker& worker) {
   const kernels::Message& message = worker.reduction.message;
   for (Lane& lane : worker.lanes) lane.round = 0;
   worker.since = Clock::now();
-  worker.has_told = false;
+  worker.has_announced = false;
   worker.nap = std::chrono::microseconds(setup_.options.nap_us);
   for (;;) {
     bool is_left = false, has_moved = false;
@@ -138,13 +138,13 @@ bool LaneReducers::carry_out(Worker& worker) {
     if (!is_left) break;
     if (has_moved) {
       worker.since = Clock::now();
-      if (!std::exchange(worker.has_told, true)) note_begun(worker.number);
+      if (!std::exchange(worker.has_announced, true)) note_begun(worker.number);
     } else if (!wait(worker)) {
       return false;
     }
   }
   const std::lock_guard lock(mutex_);
-  taken_[worker.index] = worker.number + 1;
+  finished_[worker.index] = worker.number + 1;
   return true;
 }
 

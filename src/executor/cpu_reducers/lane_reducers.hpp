@@ -105,10 +105,10 @@ class LaneReducers {
   const Setup setup_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Reduction> reductions_;  ///< those that not all threads have finished
-  std::vector<std::uint64_t> taken_;  ///< by thread: number of finished reductions
-  std::uint64_t first_ = 0;           ///< number of reductions_.front(), counted from the beginning
-  std::uint64_t begun_ = 0;           ///< number of reductions that this rank's GPU is known to have begun
+  std::deque<Reduction> reductions_;     ///< those that not all threads have finished
+  std::vector<std::uint64_t> finished_;  ///< by thread: number of finished reductions
+  std::uint64_t first_ = 0;              ///< number of reductions_.front(), counted from the beginning
+  std::uint64_t begun_ = 0;              ///< number of reductions that this rank's GPU is known to have begun
   std::atomic<bool> stopping_ = false, aborted_ = false;
   std::vector<std::jthread> threads_;  ///< the last member, because the threads use all others
 };

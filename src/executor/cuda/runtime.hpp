@@ -65,8 +65,8 @@ class RelaxedCapture {
 
 /// A DeviceGuard and a RelaxedCapture for as long as it lives. A class whose members release device resources has one
 /// as its first member, in an optional that its destructor fills; so it lasts until the other members are destroyed.
-struct Undisturbing {
-  explicit Undisturbing(int device) : guard(device) {}
+struct RelaxedDeviceScope {
+  explicit RelaxedDeviceScope(int device) : guard(device) {}
   DeviceGuard guard;
   RelaxedCapture relaxed;
 };

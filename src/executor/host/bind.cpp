@@ -66,9 +66,9 @@ Result<HostProgram::BoundStep> HostProgram::bind_step(const RankPlan& plan, cons
     to.direct = bound.copies && to.kind == Operand::Kind::send && to.send->sends_from_anywhere();
   // Only with a single destination, for which nothing else must be waited for: when the message was sent, everything
   // that was at its destination had been read.
-  bound.takes_in = bound.copies && bound.sources.front().kind == Operand::Kind::receive &&
-                   bound.sources.front().receive->receives_anywhere() && bound.destinations.size() == 1 &&
-                   bound.destinations.front().kind == Operand::Kind::local;
+  bound.receives_in_place = bound.copies && bound.sources.front().kind == Operand::Kind::receive &&
+                            bound.sources.front().receive->receives_anywhere() && bound.destinations.size() == 1 &&
+                            bound.destinations.front().kind == Operand::Kind::local;
   if (has_messages()) {
     const Operand& named = step.sources.front();
     bound.signature =

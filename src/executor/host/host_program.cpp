@@ -28,14 +28,14 @@ Result<HostProgram::State> HostProgram::progress() {
       }
       execute(step, lane.slice);
       advanced = true;
-      go_on(lane);
+      advance(lane);
     }
   }
   if (!pending) return State::done;
   return advanced ? State::advanced : State::idle;
 }
 
-void HostProgram::go_on(BoundLane& lane) const {
+void HostProgram::advance(BoundLane& lane) const {
   lane.ready = 0;
   const std::uint32_t slices = lane.steps[lane.step].slices;
   if (has_messages()) {
@@ -85,7 +85,7 @@ Result<bool> HostProgram::acquire(BoundStep& step, BoundOperand& operand, std::u
     case Operand::Kind::receive: {
       CallSignature seen;
       const std::byte* message = nullptr;
-      if (step.takes_in) {
+      if (step.receives_in_place) {
         const auto place = place_of_received(step, slice);
         if (place) message = operand.receive->try_acquire_into(*place, signature_of(step), seen);
       } else {
@@ -171,7 +171,8 @@ void HostProgram::compute(const BoundStep& step, std::uint32_t slice, std::size_
     if (!destination.direct)
       destinations_.push_back({address(destination, slice), destination.wide, destination.streaming});
 
-  if (destinations_.empty() || (step.takes_in && destinations_.front().pointer == sources_.front().pointer)) return;
+  if (destinations_.empty() || (step.receives_in_place && destinations_.front().pointer == sources_.front().pointer))
+    return;
   if (step.copies) {
     const std::size_t width_bytes = sources_.front().wide ? accumulator_bytes : element_bytes_;
     copy(destinations_, sources_.front().pointer, count * width_bytes, options_.simd);
@@ -203,7 +204,7 @@ void HostProgram::finish(const BoundStep& step, std::uint32_t slice, std::size_t
   if (options_.pieces != nullptr)
     for (const auto* operands : {&step.sources, &step.destinations})
       for (const BoundOperand& operand : *operands)
-        if (operand.kind == Operand::Kind::local) options_.pieces->finish(operand.chunk.offset, slice);
+        if (operand.kind == Operand::Kind::local) options_.pieces->mark_done(operand.chunk.offset, slice);
 }
 
 std::vector<std::uint32_t> HostProgram::awaited_ranks() const {

@@ -33,7 +33,7 @@ class MessagePieces {
   /// called again.
   virtual std::byte* find(std::size_t message, std::uint32_t slice) noexcept = 0;
   /// Tells that the slice has been sent, or has been received.
-  virtual void finish(std::size_t message, std::uint32_t slice) noexcept = 0;
+  virtual void mark_done(std::size_t message, std::uint32_t slice) noexcept = 0;
 };
 
 /// A plan bound to links, a layout and an element type in host memory. Compiled once, and run for every call of that
@@ -119,8 +119,8 @@ class HostProgram {
     std::optional<CallSignature> signature;
     bool reduces = false;
     bool final = false;
-    bool copies = false;    ///< a single source, copied unchanged
-    bool takes_in = false;  ///< the received slice may be put directly into its destination
+    bool copies = false;             ///< a single source, copied unchanged
+    bool receives_in_place = false;  ///< the received slice may be put directly into its destination
     std::uint32_t slices = 0;
   };
   struct BoundLane {
@@ -138,7 +138,7 @@ class HostProgram {
   std::uint32_t slices_of(const BoundStep& step) const;
   void mark_streaming();
 
-  void go_on(BoundLane& lane) const;
+  void advance(BoundLane& lane) const;
   Result<bool> make_ready(BoundLane& lane, BoundStep& step);
   Result<bool> acquire(BoundStep& step, BoundOperand& operand, std::uint32_t slice);
   /// Returns where a received slice is to be put, or nothing if there is no room yet.

@@ -156,7 +156,7 @@ Status Machine::check_left() const {
           if (ranks_[owner].left[i][lanes_.size() + rank] < ranks_[rank].entered[i])
             return wrong("barrier: rank " + std::to_string(owner) + " may leave before rank " + std::to_string(rank) +
                          " has entered");
-      for (const auto& [lane, access] : memories_[i].guests(owner))
+      for (const auto& [lane, access] : memories_[i].peer_accesses(owner))
         if (!access.before(ranks_[owner].left[i]))
           return wrong(memories_[i].text(access) + " may touch a buffer of rank " + std::to_string(owner) +
                        " after that rank has left the operation");

@@ -37,7 +37,7 @@ std::string Memory::text(const Access& access) const {
 }
 
 Memory::Cell& Memory::touch(std::uint32_t owner, const Operand& operand, const Access& access) {
-  if (access.rank != owner) owners_[owner].guests[access.lane] = access;
+  if (access.rank != owner) owners_[owner].peer_accesses[access.lane] = access;
   return owners_[owner].cells[index_of(owner, operand.buffer, operand.chunk, access.slice)];
 }
 

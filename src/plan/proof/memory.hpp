@@ -46,7 +46,9 @@ class Memory {
   /// Returns the content of a slice at the end of the operation.
   const Content& result(std::uint32_t owner, Buffer buffer, std::uint32_t chunk, std::uint32_t slice) const;
   /// Returns the last access of each lane of other ranks to the owner's buffers.
-  const std::map<std::uint32_t, Access>& guests(std::uint32_t owner) const { return owners_[owner].guests; }
+  const std::map<std::uint32_t, Access>& peer_accesses(std::uint32_t owner) const {
+    return owners_[owner].peer_accesses;
+  }
   std::string text(const Access& access) const;
 
  private:
@@ -58,7 +60,7 @@ class Memory {
   };
   struct Owner {
     std::vector<Cell> cells;
-    std::map<std::uint32_t, Access> guests;
+    std::map<std::uint32_t, Access> peer_accesses;
   };
   std::size_t index_of(std::uint32_t owner, Buffer buffer, std::uint32_t chunk, std::uint32_t slice) const;
   Cell& touch(std::uint32_t owner, const Operand& operand, const Access& access);

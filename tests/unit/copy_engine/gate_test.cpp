@@ -31,7 +31,7 @@ TEST(Gate, HoldsWhatComesAfterAKernelThatGaveUp) {
   std::atomic<int> passed = 0;
   const copy_engine::StreamDriver::Stream stream = gated.driver->create_stream().value();
   const auto call = [&] {
-    ASSERT_TRUE(gated.gate.hold(stream));
+    ASSERT_TRUE(gated.gate.wait_if_closed(stream));
     gated.driver->run(stream, [&] { ++passed; });
   };
   call();
@@ -54,7 +54,7 @@ TEST(Gate, OfGraphsHoldsEachLaunch) {
   std::atomic<int> passed = 0;
   const copy_engine::StreamDriver::Stream stream = gated.driver->create_stream().value();
   gated.driver->begin_capture();
-  ASSERT_TRUE(gated.gate.hold(stream));
+  ASSERT_TRUE(gated.gate.wait_if_closed(stream));
   gated.driver->run(stream, [&] { ++passed; });
   gated.driver->end_capture();
   gated.driver->replay();
@@ -70,7 +70,7 @@ TEST(Gate, OfGraphsHoldsEachLaunch) {
 
 TEST(Gate, OfKernelsWithoutADeadlineIsNone) {
   copy_engine::Gate gate;
-  EXPECT_TRUE(gate.hold(nullptr));
+  EXPECT_TRUE(gate.wait_if_closed(nullptr));
   gate.open();
 }
 
@@ -93,7 +93,7 @@ TEST(Gate, APeerWaitsUntilTheFailureIsKnown) {
   rank.driver->run(rank.stream, [&] {
     std::atomic_ref<std::uint32_t>(word).store(1);
   });  // a kernel that gave up, and left data as it was
-  ASSERT_TRUE(gate.hold(rank.stream));
+  ASSERT_TRUE(gate.wait_if_closed(rank.stream));
   ASSERT_TRUE(rank.copies->enqueue(call(data, output), rank.stream));
   ASSERT_TRUE(peer.copies->enqueue(call(other, others), peer.stream));
   std::this_thread::sleep_for(50ms);

@@ -34,8 +34,8 @@ class Captures final : public copy_engine::StreamDriver {
     capture = recorded_in_[event];
     return {};
   }
-  Status wait_outside(Stream, Event) override { return fail(Code::internal_error, "not asked for"); }
-  Status record_outside(Event, Stream, copy_engine::GraphEnd&) override {
+  Status wait_external(Stream, Event) override { return fail(Code::internal_error, "not asked for"); }
+  Status record_external(Event, Stream, copy_engine::GraphEnd&) override {
     return fail(Code::internal_error, "not asked for");
   }
   Status copy(const copy_engine::RowCopy&, Stream) override { return {}; }

@@ -20,10 +20,11 @@ using copy_engine::PeerCopies;
 using copy_engine::PeerWords;
 using namespace std::chrono_literals;
 
-constexpr Collective straight[] = {Collective::all_gather, Collective::all_to_all, Collective::broadcast};
+constexpr Collective in_place_collectives[] = {Collective::all_gather, Collective::all_to_all, Collective::broadcast};
 
-bool goes_straight(const Case& c) {
-  return std::find(std::begin(straight), std::end(straight), c.collective) != std::end(straight);
+bool goes_in_place(const Case& c) {
+  return std::find(std::begin(in_place_collectives), std::end(in_place_collectives), c.collective) !=
+         std::end(in_place_collectives);
 }
 
 /// Calls, with the buffers of all ranks.
@@ -40,10 +41,10 @@ class Calls {
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) outputs[rank] = static_cast<std::byte*>(call(rank, i).receive);
     return outputs;
   }
-  /// Straight where that can be.
+  /// In place where that can be.
   Status enqueue(PeerRank& rank, std::uint32_t number, std::size_t i) const {
     const CopyCall& own = call(number, i);
-    return goes_straight(cases_[i]) ? rank.enqueue(own, outputs(i)) : rank.enqueue(own);
+    return goes_in_place(cases_[i]) ? rank.enqueue(own, outputs(i)) : rank.enqueue(own);
   }
   void wipe(std::uint32_t rank) {
     for (const auto& each : buffers_[rank]) each->wipe_output();
@@ -71,7 +72,7 @@ std::vector<Case> make_cases(std::uint32_t ranks, std::uint64_t seed, const Want
     Case c = make_case(seed = mix(seed), ranks, wanted.most_bytes);
     // What an all-to-all in place writes over is saved in windows.
     c.in_place = c.in_place && wanted.can_be_in_place && (wanted.others || c.collective != Collective::all_to_all);
-    if (goes_straight(c) || (wanted.others && is_supported(c) && seed % 4 == 0)) cases.push_back(std::move(c));
+    if (goes_in_place(c) || (wanted.others && is_supported(c) && seed % 4 == 0)) cases.push_back(std::move(c));
   }
   return cases;
 }
@@ -341,7 +342,8 @@ TEST(PeersInPlace, WhatIsNotSupportedIsRefused) {
   PeerRank rank(peers, 0, {});
   for (const Collective collective : collectives) {
     const CopyCall apart{.collective = collective, .count = 1, .send = data.data(), .receive = data.data() + 32};
-    const bool goes = std::find(std::begin(straight), std::end(straight), collective) != std::end(straight);
+    const bool goes = std::find(std::begin(in_place_collectives), std::end(in_place_collectives), collective) !=
+                      std::end(in_place_collectives);
     EXPECT_EQ(rank.copies->supports_in_place(apart), goes) << name(collective);
     if (!goes) {
       EXPECT_EQ(rank.enqueue(apart, {}).error().code, Code::unsupported) << name(collective);

@@ -84,9 +84,9 @@ class EmulatedHosts {
       argument.slot_bytes = slot_bytes;
       argument.first_step = launch.first_step;
       argument.end_step = launch.end_step;
-      argument.kept_to = launch.kept.to;
-      argument.kept_from = launch.kept.from;
-      argument.kept_bytes = static_cast<std::uint32_t>(launch.kept.bytes);
+      argument.local_copy_to = launch.local_copy.to;
+      argument.local_copy_from = launch.local_copy.from;
+      argument.local_copy_bytes = static_cast<std::uint32_t>(launch.local_copy.bytes);
       argument.call = launch.call;
       argument.call.flow_count = static_cast<std::uint32_t>(launch.flows.size());
       argument.call.blocks = NetworkCalls::blocks_for(launch, max_sms);
@@ -175,9 +175,9 @@ class EmulatedHosts {
     setup.run_messages = [&rank](std::uint32_t lane, std::span<const Call> messages, MessagePieces& pieces) {
       return rank.all[lane]->run_messages(messages, pieces);
     };
-    setup.take_in = [&rank](std::uint32_t lane, auto among) {
+    setup.receive_early = [&rank](std::uint32_t lane, auto among) {
       const auto& comms = among == kernels::NetworkCall::Among::across ? rank.across : rank.all;
-      if (!comms.empty()) comms[lane]->take_in();
+      if (!comms.empty()) comms[lane]->receive_early();
     };
     setup.has_failed = [&rank] {
       if (!rank.has_failed()) return false;

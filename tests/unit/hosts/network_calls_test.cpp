@@ -142,9 +142,9 @@ TEST(NetworkCopies, AreOfWhatStaysWithTheRank) {
         ASSERT_EQ(launches.size(), 1u);
         const NetworkLaunch& launch = launches.front();
         EXPECT_EQ(launch.copies.size(), is_long && gathers && !in_place ? 1u : 0u) << count;
-        EXPECT_EQ(launch.kept.bytes, is_long || !gathers || in_place ? 0 : count);
+        EXPECT_EQ(launch.local_copy.bytes, is_long || !gathers || in_place ? 0 : count);
         auto copies = launch.copies;
-        if (launch.kept.bytes != 0) copies.push_back(launch.kept);
+        if (launch.local_copy.bytes != 0) copies.push_back(launch.local_copy);
         for (const auto& copy : copies) {
           EXPECT_EQ(copy.from, from);
           EXPECT_EQ(copy.to, to + rank * count);
@@ -185,11 +185,11 @@ TEST(NetworkCopies, AreOfWhatABroadcastsRootKeeps) {
       broadcast.call.receive = to;
       const auto launches = calls.launches_of(broadcast);
       ASSERT_EQ(launches.size(), 1u);
-      const bool is_kept = to != from, is_long = count >= 64 << 10;
-      EXPECT_EQ(launches[0].copies.size(), is_kept && is_long ? 1u : 0u) << count;
-      EXPECT_EQ(launches[0].kept.bytes, is_kept && !is_long ? count : 0) << count;
+      const bool is_copied = to != from, is_long = count >= 64 << 10;
+      EXPECT_EQ(launches[0].copies.size(), is_copied && is_long ? 1u : 0u) << count;
+      EXPECT_EQ(launches[0].local_copy.bytes, is_copied && !is_long ? count : 0) << count;
       auto copies = launches[0].copies;
-      if (is_kept && !is_long) copies.push_back(launches[0].kept);
+      if (is_copied && !is_long) copies.push_back(launches[0].local_copy);
       for (const auto& copy : copies) EXPECT_TRUE(copy.from == from && copy.to == to && copy.bytes == count);
       ASSERT_EQ(launches[0].flows.size(), 1u);
       EXPECT_FALSE(launches[0].call.is_awaited);

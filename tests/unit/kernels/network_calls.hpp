@@ -77,8 +77,8 @@ class GivenCall {
     return *this;
   }
   /// What stays with the rank.
-  GivenCall& keep(std::size_t bytes, std::size_t shift) {
-    kept = testing::random_elements(DataType::uint8, bytes, random_());
+  GivenCall& add_local_copy(std::size_t bytes, std::size_t shift) {
+    local_data = testing::random_elements(DataType::uint8, bytes, random_());
     own.emplace_back(shift, bytes);
     return *this;
   }
@@ -110,8 +110,8 @@ class GivenCall {
       ASSERT_EQ(users[i].memory, expected.memory) << "flow " << i << " of " << flows.size();
     }
     for (const UserMemory& place : own) {
-      UserMemory expected(0, kept.size());
-      std::copy(kept.begin(), kept.end(), expected.memory.begin() + (place.data - place.memory.data()));
+      UserMemory expected(0, local_data.size());
+      std::copy(local_data.begin(), local_data.end(), expected.memory.begin() + (place.data - place.memory.data()));
       ASSERT_EQ(place.memory, expected.memory) << "what stays with the rank";
     }
   }
@@ -127,7 +127,7 @@ class GivenCall {
   std::vector<UserMemory> users;
   std::vector<Bytes> contents;
   std::vector<UserMemory> own;  ///< where what stays with the rank goes: one place at most
-  Bytes kept;
+  Bytes local_data;
   std::uint32_t slot_end[2] = {0, 0};  ///< of what is sent, and of what comes
 
  private:
@@ -168,9 +168,9 @@ class Rank {
     argument.first_step = first;
     argument.end_step = end;
     if (!given.own.empty() && first == 0) {
-      argument.kept_to = given.own.front().data;
-      argument.kept_from = given.kept.data();
-      argument.kept_bytes = static_cast<std::uint32_t>(given.kept.size());
+      argument.local_copy_to = given.own.front().data;
+      argument.local_copy_from = given.local_data.data();
+      argument.local_copy_bytes = static_cast<std::uint32_t>(given.local_data.size());
     }
     argument.call = given.call;
     argument.call.blocks = blocks;

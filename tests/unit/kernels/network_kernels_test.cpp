@@ -154,7 +154,7 @@ TEST_P(Network, CallsOfBothKinds) {
     const GivenCall::Length length{500 * rounds - random() % 400, 512};
     GivenCall& given = calls.emplace_back(rounds, i).add(true, length, 1 + random() % 3, random() % 16);
     if (random() % 4 == 0) given.add(false, length, 1, random() % 16);
-    if (random() % 2 == 0) given.keep(1 + random() % 3000, random() % 16);
+    if (random() % 2 == 0) given.add_local_copy(1 + random() % 3000, random() % 16);
   }
   check(calls, true);
 }

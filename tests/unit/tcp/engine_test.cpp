@@ -128,12 +128,12 @@ TEST_F(BarePeers, ASystemShortOfMemoryIsAskedNowAndThen) {
 /// A process may leave many communicators, and has one deadline for all of them.
 TEST_F(BarePeers, AreToldOfTheEndWhenThereIsNoTimeLeftToo) {
   const auto begin = Deadline::Clock::now();
-  engine_->say_ended(Deadline::after_ms(0));
+  engine_->announce_exit(Deadline::after_ms(0));
   EXPECT_LT(Deadline::Clock::now() - begin, std::chrono::milliseconds(250)) << "peers that read nothing";
   for (std::size_t rank : {1, 2}) {
     HeaderBytes heard{};
     ASSERT_EQ(::recv(peers_[rank].get(), heard.data(), heard.size(), 0), static_cast<ssize_t>(heard.size()));
-    EXPECT_EQ(decode(heard, 4096)->kind, FrameKind::ended);
+    EXPECT_EQ(decode(heard, 4096)->kind, FrameKind::exiting);
   }
 }
 

@@ -205,8 +205,8 @@ TEST(TcpControl, CallsErrorsAndFarewellsReachIdleRanks) {
       EXPECT_EQ(transport->peer_call(1, peer)->signature, (CallSignature{call.what, peer}));
     }
     EXPECT_FALSE(transport->peer_call(2, 0));
-    EXPECT_TRUE(transport->knows_calls(1));
-    EXPECT_FALSE(transport->knows_calls(2));
+    EXPECT_TRUE(transport->has_peer_calls(1));
+    EXPECT_FALSE(transport->has_peer_calls(2));
     ASSERT_TRUE(channel.barrier(within_ms(20'000)));
 
     Control& control = transport->engine().control();
@@ -227,7 +227,7 @@ TEST(TcpControl, CallsErrorsAndFarewellsReachIdleRanks) {
     } else {
       EXPECT_TRUE(soon([&] { return transport->engine().rank_control(2).left.load() != 0; }));
       EXPECT_FALSE(transport->engine().has_died(2));
-      EXPECT_TRUE(soon([&] { return transport->knows_calls(2) || left.load() != 0; }));
+      EXPECT_TRUE(soon([&] { return transport->has_peer_calls(2) || left.load() != 0; }));
     }
     ASSERT_TRUE(channel.barrier(within_ms(20'000)));
   });
@@ -239,7 +239,7 @@ TEST(TcpControl, CallsThatAllKnowOfHaveBeenTold) {
   with_transports(2, [&](std::uint32_t rank, TcpTransport& transport) {
     if (rank == 0) {
       transport.post_call(1, call, nullptr, nullptr);
-      EXPECT_TRUE(soon([&] { return transport.knows_calls(1); }));
+      EXPECT_TRUE(soon([&] { return transport.has_peer_calls(1); }));
       is_told = true;
       return;
     }
@@ -247,7 +247,7 @@ TEST(TcpControl, CallsThatAllKnowOfHaveBeenTold) {
     tcp::Engine& engine = transport.engine();
     const std::lock_guard lock(engine.mutex());  // and its thread does nothing
     engine.post(1, call);
-    EXPECT_TRUE(engine.knows_calls(1));
+    EXPECT_TRUE(engine.has_peer_calls(1));
     EXPECT_TRUE(soon([&] { return is_told.load(); }));
   });
 }

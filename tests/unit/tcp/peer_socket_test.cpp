@@ -297,7 +297,7 @@ TEST(PeerSocket, WhatIsAnnouncedIsFollowedByTheNextFrame) {
 TEST(PeerSocket, WhatIsNoFrameEndsTheConnection) {
   expect_end(pattern(64, 9), "no frame");
   Bytes unknown_kind = stream_of({{{FrameKind::left, 0, 0, 0, 0}, {}}});
-  unknown_kind[2] = static_cast<std::byte>(static_cast<int>(FrameKind::ended) + 1);
+  unknown_kind[2] = static_cast<std::byte>(static_cast<int>(FrameKind::exiting) + 1);
   expect_end(unknown_kind, "no frame");
   const auto too_long = [](FrameKind kind, std::uint32_t bytes) { return stream_of({{{kind, bytes, 0, 0, 0}, {}}}); };
   expect_end(too_long(FrameKind::slot, slot_bytes + 1), "at most 1048576");

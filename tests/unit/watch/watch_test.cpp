@@ -26,7 +26,7 @@ class NoTransport final : public Transport {
   Result<SignalWaiter*> open_wait(const SignalEnd&) override { return fail(Code::unsupported, ""); }
   void post_call(std::uint64_t, const CallSignature&, const void*, void*) override {}
   std::optional<PeerCall> peer_call(std::uint64_t, std::uint32_t) const override { return std::nullopt; }
-  bool knows_calls(std::uint64_t) override { return false; }
+  bool has_peer_calls(std::uint64_t) override { return false; }
 };
 
 /// Ranks that share their control words.
