@@ -27,6 +27,10 @@ constexpr auto examine_every = milliseconds(5);
 constexpr auto compare_after = milliseconds(100);
 constexpr auto patience_with_exiting = milliseconds(400);
 
+constexpr const char* advice_on_timeouts =
+    "Look at what is going on there (strait trace on flight records shows who is behind), or allow more time by "
+    "timeout_ms (STRAIT_TIMEOUT_MS)";
+
 std::string in_seconds(milliseconds duration) { return std::to_string(duration.count() / 1000) + " s"; }
 
 std::string has_waited(const std::string& who, milliseconds duration, const std::string& whom) {
@@ -128,9 +132,10 @@ Status Watch::examine(Backoff& backoff, const Waiting& waiting) {
   const auto now = Clock::now();
   if (backoff.began == Clock::time_point{}) backoff.began = backoff.examined = now;
   if (has_deadline() && now - waiting.operation_began >= milliseconds(peers_.timeout_ms))
-    return tl::unexpected(raise({Code::timeout, describe(waiting.signature) + " on " + name_of(peers_.rank) +
-                                                    " passed its deadline of " + std::to_string(peers_.timeout_ms) +
-                                                    " ms while waiting for " + awaited_names(waiting)}));
+    return tl::unexpected(
+        raise({Code::timeout, describe(waiting.signature) + " on " + name_of(peers_.rank) + " passed its deadline of " +
+                                  std::to_string(peers_.timeout_ms) + " ms while waiting for " + blamed_names(waiting) +
+                                  ". " + advice_on_timeouts}));
   if (now - backoff.examined < examine_every) return {};
   backoff.examined = now;
   const auto waited = now - backoff.began;
@@ -141,14 +146,16 @@ Status Watch::examine(Backoff& backoff, const Waiting& waiting) {
   }
   if (!backoff.warned && waited >= slow_wait) {
     backoff.warned = true;
-    warn_of_wait(describe(waiting.signature), slow_wait, awaited_names(waiting));
+    warn_of_wait(describe(waiting.signature), slow_wait, blamed_names(waiting));
   }
   return {};
 }
 
 void Watch::warn_of_wait(const std::string& who, milliseconds duration, const std::string& whom) const {
-  log_warn(static_cast<int>(peers_.rank),
-           has_waited(who, duration, whom) + "; it goes on waiting. Look at what that rank is doing");
+  log_warn(
+      static_cast<int>(peers_.rank),
+      has_waited(who, duration, whom) +
+          "; it goes on waiting. Look at what is going on there (strait trace on flight records shows who is behind)");
 }
 
 void Watch::tell_of_slow_wait(const std::string& who, milliseconds duration, std::uint32_t rank) {
@@ -160,8 +167,8 @@ void Watch::tell_of_slow_wait(const std::string& who, milliseconds duration, std
 }
 
 void Watch::raise_timeout(const std::string& who, std::int64_t timeout_ms, std::uint32_t rank) {
-  raise({Code::timeout,
-         who + " has waited longer than its deadline of " + std::to_string(timeout_ms) + " ms for " + name_of(rank)});
+  raise({Code::timeout, who + " has waited longer than its deadline of " + std::to_string(timeout_ms) + " ms for " +
+                            name_of(rank) + ". " + advice_on_timeouts});
 }
 
 /// Adds dead ranks that have not posted collective `sequence`. A collective needs all ranks, even if at the moment this
@@ -257,16 +264,49 @@ Error Watch::mismatch(const CallSignature& own, std::uint32_t rank, const CallSi
                           "collective calls in the same order" + advice_on_groups(own, other));
 }
 
+Error Watch::mismatch_of_messages(const CallSignature& received, std::uint32_t sender,
+                                  const CallSignature& sent) const {
+  return {Code::mismatch, "a receive does not fit its send: " + name_of(peers_.rank) + " receives " +
+                              describe(received) + " from " + name_of(sender) + ", which sends " + describe(sent) +
+                              ". A receive must have the count and type of its send"};
+}
+
 Error Watch::made_differently(const std::string& own, std::uint32_t rank, const std::string& other,
                               const std::string& rule) const {
   return {Code::mismatch, "ranks made different calls: " + name_of(peers_.rank) + " " + own + ", " + name_of(rank) +
                               " " + other + ". Every rank must make the same " + rule};
 }
 
-std::string Watch::awaited_names(const Waiting& waiting) const {
+std::vector<std::uint32_t> Watch::blamed_ranks(const Waiting& waiting) const {
+  std::vector<std::uint32_t> blamed;
+  for (std::uint32_t rank = 0; rank < controls_.size() && waiting.sequence != 0; ++rank)
+    if (rank != peers_.rank && !has_posted(*controls_[rank], waiting.sequence)) blamed.push_back(rank);
+  if (!blamed.empty()) return blamed;
+  for (std::uint32_t rank : waiting.awaited_ranks()) {
+    // Ranks note whom they wait for where others see it only on one host. Elsewhere, and in a circle, chains end here.
+    std::uint32_t end = rank;
+    for (std::size_t links = 0; links < controls_.size(); ++links) {
+      const std::uint32_t awaited = controls_[end]->awaited.load(std::memory_order_relaxed);
+      if (awaited == 0 || awaited > controls_.size()) break;
+      end = awaited - 1;
+    }
+    if (end == peers_.rank || controls_[end]->awaited.load(std::memory_order_relaxed) != 0) end = rank;
+    if (std::find(blamed.begin(), blamed.end(), end) == blamed.end()) blamed.push_back(end);
+  }
+  return blamed;
+}
+
+std::string Watch::blamed_names(const Waiting& waiting) const {
+  constexpr std::size_t most_names = 8;
+  const std::vector<std::uint32_t> blamed = blamed_ranks(waiting);
+  if (blamed.empty()) return "no rank in particular";
   std::string names;
-  for (std::uint32_t rank : waiting.awaited_ranks()) names += (names.empty() ? "" : ", ") + name_of(rank);
-  return names.empty() ? "no rank in particular" : names;
+  for (std::size_t i = 0; i < std::min(blamed.size(), most_names); ++i)
+    names += (i == 0 ? "" : ", ") + name_of(blamed[i]);
+  if (blamed.size() > most_names) names += " and " + std::to_string(blamed.size() - most_names) + " more";
+  if (waiting.sequence != 0 && !has_posted(*controls_[blamed.front()], waiting.sequence))
+    names += blamed.size() == 1 ? ", which has not made this call" : ", which have not made this call";
+  return names;
 }
 
 }  // namespace strait

@@ -62,6 +62,8 @@ class Watch {
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(controls_.size()); }
   /// Returns the error that two calls do not match.
   Error mismatch(const CallSignature& own, std::uint32_t rank, const CallSignature& other) const;
+  /// Returns the error that a receive of this rank does not fit the send of `sender`.
+  Error mismatch_of_messages(const CallSignature& received, std::uint32_t sender, const CallSignature& sent) const;
   /// Returns the error that two ranks made different calls. `own` and `other`: what this rank and that one did. `rule`:
   /// what every rank must do alike.
   Error made_differently(const std::string& own, std::uint32_t rank, const std::string& other,
@@ -128,7 +130,11 @@ class Watch {
   Status examine(Backoff& backoff, const Waiting& waiting);
   Status check_lives(Backoff& backoff, const Waiting& waiting);
   void add_missing(std::uint64_t sequence, std::vector<std::uint32_t>& awaited) const;
-  std::string awaited_names(const Waiting& waiting) const;
+  /// Returns the ranks that keep an operation from going on, for messages: those that have not made the call; if all
+  /// have, those at the ends of the chains of waits that begin with the ranks this one waits for.
+  std::vector<std::uint32_t> blamed_ranks(const Waiting& waiting) const;
+  /// Names the blamed ranks, and says whether they have made the call.
+  std::string blamed_names(const Waiting& waiting) const;
   void warn_of_wait(const std::string& who, std::chrono::milliseconds duration, const std::string& whom) const;
 
   Control& control_;

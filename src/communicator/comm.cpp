@@ -19,6 +19,12 @@ namespace {
 constexpr std::size_t max_programs = 1024;
 constexpr int quick_tries = 8;
 
+/// Returns whether the calls of such a signature have counts that only two ranks have in common.
+bool have_own_counts(const CallSignature& signature) {
+  const Collective collective = collective_of(signature);
+  return collective == Collective::send_recv || collective == Collective::all_to_all_v;
+}
+
 }  // namespace
 
 Error Comm::raise_out_of_memory() {
@@ -265,7 +271,9 @@ Result<Comm::State> Comm::step() {
   if (!state) {
     Error error = std::move(state).error();
     if (const auto& foreign = program_->foreign())
-      error = watch_->mismatch(foreign->expected, foreign->rank, foreign->seen);
+      error = have_own_counts(foreign->expected) && have_own_counts(foreign->seen)
+                  ? watch_->mismatch_of_messages(foreign->expected, foreign->rank, foreign->seen)
+                  : watch_->mismatch(foreign->expected, foreign->rank, foreign->seen);
     program_ = nullptr;
     return tl::unexpected(end_in(std::move(error)));
   }

@@ -251,6 +251,9 @@ class Comm {
   Status death_behind(const Error& error) const;
   /// The first step of a set-up call: checks that all ranks make the same one. Collective.
   Status begin_set_up(SetUpCall call, const Deadline& deadline);
+  /// Raises an error if this rank has been entering a set-up call for a while and another rank is in a collective
+  /// instead.
+  Status check_entering() const;
 
   void prepare_exit();
   Status finish();
@@ -312,6 +315,12 @@ class Comm {
   // The operation in progress.
   std::uint64_t sequence_ = 0;  ///< number of the last collective; captured ones do not count
   bool has_captured_ = false;   ///< GPU ranks: a collective was captured
+  /// The set-up call that this rank waits for all ranks to begin.
+  struct Entering {
+    SetUpCall call;
+    std::chrono::steady_clock::time_point since;
+  };
+  std::optional<Entering> entering_;
   CallSignature signature_;
   bool hears_all_ = false;  ///< the operation cannot complete before every rank has taken part
   struct Unheard {

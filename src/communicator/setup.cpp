@@ -2,6 +2,7 @@
 #include <chrono>
 #include <thread>
 
+#include "base/at_scope_end.hpp"
 #include "base/environment.hpp"
 #include "base/log.hpp"
 #include "base/shortage.hpp"
@@ -13,6 +14,10 @@
 
 namespace strait {
 namespace {
+
+/// How long a rank waits in a set-up call before it looks whether others make another call: nobody waits longer if all
+/// make the same one.
+constexpr std::chrono::milliseconds entering_patience(300);
 
 std::string text_of(SetUpCall call) {
   return call == SetUpCall::split ? "called a split of the communicator" : "registered memory";
@@ -145,8 +150,18 @@ std::function<Status()> Comm::error_source_of(const IsCancelled& is_cancelled) c
     if (is_cancelled && is_cancelled())
       return fail(Code::aborted, "a communicator was aborted while it was made, on " + channel_->self().describe() +
                                      " (straitCommAbort)");
-    return watch_ ? watch_->sticky() : Status();
+    if (!watch_) return {};
+    STRAIT_TRY(watch_->sticky());
+    return check_entering();
   };
+}
+
+/// A rank that enters a set-up call has not begun it on any rank, so a rank that is seen in the next collective has not
+/// made that set-up call before, and would wait forever.
+Status Comm::check_entering() const {
+  const bool is_due = entering_ && std::chrono::steady_clock::now() - entering_->since >= entering_patience;
+  if (!is_due || has_captured_) return {};
+  return watch_->compare_set_up(text_of(entering_->call), sequence_ + 1);
 }
 
 void Comm::set_error_source(const IsCancelled& is_cancelled) {
@@ -198,6 +213,8 @@ Status Comm::cause_of(const Error& error, SetUpCall call) {
 }
 
 Status Comm::begin_set_up(SetUpCall call, const Deadline& deadline) {
+  entering_ = {call, std::chrono::steady_clock::now()};
+  const AtScopeEnd entered([this] { entering_.reset(); });
   STRAIT_ASSIGN(const auto calls, gather(*channel_, call, deadline));
   for (std::uint32_t other = 0; other < ranks_; ++other)
     if (calls[other] != call)

@@ -111,6 +111,11 @@ inline std::optional<CallRecord> read_call(const RankControl& rank, std::uint64_
   return read_call(rank.calls[sequence % posted_calls], sequence);
 }
 
+/// Returns whether the rank is known to have posted the call with that sequence number, or a later one.
+inline bool has_posted(const RankControl& rank, std::uint64_t sequence) {
+  return rank.calls[sequence % posted_calls].sequence.load(std::memory_order_acquire) >= sequence;
+}
+
 struct Control {
   /// Nonzero ends every wait. The value is 1 + the rank whose `raised` record, already written, is the first error of
   /// the communicator.

@@ -4,6 +4,7 @@
 namespace strait::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(Stopped, ARankIsWaitedForAndTheBitsAreRight) {
@@ -52,6 +53,43 @@ TEST(Stopped, ARankIsNamedWhenTheDeadlinePasses) {
     EXPECT_THAT(processes.report(rank).message, HasSubstr("300 ms"));
     EXPECT_THAT(processes.report(rank).message,
                 HasSubstr("waiting for rank 1 (host " + host_name() + ", pid " + std::to_string(stopped) + ")"));
+  }
+}
+
+/// Rank 2 of four comes to a call only after the others' deadline, and not all of them wait for it directly.
+void expect_late_rank_is_named(const char* transport, straitResult_t (*call)(void* buffer, straitComm_t comm)) {
+  RankProcesses processes(4, [&](int rank, const straitUniqueId& id, Report& report) {
+    setenv("STRAIT_TRANSPORT", transport, 1);
+    straitConfig_t config = test_config();
+    config.timeout_ms = 400;
+    straitComm_t comm = join(id, rank, 4, report, config);
+    if (comm == nullptr) return;
+    STRAIT_EXPECT_OK(straitBarrier(comm, nullptr));
+    std::vector<float> buffer(1 << 20);
+    if (rank == 2) {
+      straitResult_t error = straitSuccess;
+      for (int looks = 0; error == straitSuccess && looks < 4000; ++looks) {
+        std::this_thread::sleep_for(milliseconds(5));
+        STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &error));
+      }
+    }
+    EXPECT_EQ(call(buffer.data(), comm), straitTimeout);
+    EXPECT_THAT(straitGetLastError(comm),
+                AllOf(HasSubstr("while waiting for rank 2 ("), HasSubstr(", which has not made this call. Look at"),
+                      HasSubstr("STRAIT_TIMEOUT_MS")));
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  });
+  processes.expect_all_end_well(60'000);
+}
+
+TEST(Late, TheRankThatHasNotCalledIsNamed) {
+  for (const char* transport : {"shm", "tcp"}) {
+    expect_late_rank_is_named(transport, [](void* buffer, straitComm_t comm) {
+      return straitBroadcast(buffer, buffer, 1 << 20, straitFloat32, 0, comm, nullptr);
+    });
+    expect_late_rank_is_named(transport, [](void* buffer, straitComm_t comm) {
+      return straitReduce(buffer, buffer, 1 << 20, straitFloat32, straitSum, 1, comm, nullptr);
+    });
   }
 }
 
