@@ -147,8 +147,11 @@ TEST_F(Doctor, SeesTheQuotaOfItsOwnGroupAndOfThoseAboveIt) {
   const auto what = [&] { return only(check_processor(machine), "cpu_quota").what; };
   tree.write("proc/self/cgroup", "3:cpuset:/other\n0::/jobs/mine\n");
   tree.write("sys/fs/cgroup/jobs/mine/cpu.max", "50000 100000\n");
-  tree.write("sys/fs/cgroup/jobs/cpu.max", "max 100000\n");
-  EXPECT_THAT(what(), HasSubstr("allows 0.5 cores"));
+  tree.write("sys/fs/cgroup/cpu/other/cpu.max", "10000 100000\n");  // not this process's
+  for (const char* above : {"max 100000\n", "100000 100000\n"}) {
+    tree.write("sys/fs/cgroup/jobs/cpu.max", above);
+    EXPECT_THAT(what(), HasSubstr("allows 0.5 cores"));
+  }
   tree.write("sys/fs/cgroup/jobs/cpu.max", "25000 100000\n");
   EXPECT_THAT(what(), HasSubstr("allows 0.25 cores"));
   tree.write("proc/self/cgroup", "0::/\n4:cpuacct,cpu:/docker/1\n");  // version 1
