@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "sim/device_waves.hpp"
 #include "sim/explain.hpp"
 #include "topology/builtin_machines.hpp"
@@ -124,6 +126,19 @@ TEST(GpuRanks, PlansOfStepsBearTheNameOfTheCall) {
   EXPECT_EQ(islands.plan.front().collective, Collective::all_reduce);
   EXPECT_EQ(islands.plan.front().algorithm, "islands");
   EXPECT_EQ(islands.plan.front().ranks, 10U);
+}
+
+TEST(GpuRanks, AStepBeginsWhenTheOneBeforeHasEnded) {
+  const PredictedPlan plan = choice_of(gpus("10x-rtx3090-bridged"), all_reduce(mib));
+  ASSERT_EQ(plan.steps.size(), 3U);
+  double border_us = 0;
+  for (const PredictedStep& step : plan.steps) {
+    border_us += step.time_us;
+    const auto is_of_both = [&](const TimedStep& timed) {
+      return timed.begin_us < border_us - 1e-3 && timed.end_us > border_us + 1e-3;
+    };
+    EXPECT_EQ(std::count_if(plan.time.timeline.begin(), plan.time.timeline.end(), is_of_both), 0) << step.what;
+  }
 }
 
 /// In MB, of blocks of one each: a pair brings one over its bridge. Of an all-to-all the five ranks behind a port read
