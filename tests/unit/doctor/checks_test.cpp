@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "doctor/print.hpp"
@@ -203,6 +204,25 @@ TEST_F(Doctor, AMissingOrBrokenNvmlIsTold) {
   EXPECT_EQ(only(check_gpus(machine), "gpu_driver").severity, Severity::note);
   machine.nvml_library = "libc.so.6";  // a library without any of NVML's functions
   EXPECT_EQ(only(check_gpus(machine), "gpu_driver").severity, Severity::error);
+}
+
+TEST_F(Doctor, SeesGpusThatAreHotSlowedDownOrCountErrors) {
+  machine.nvml_library = FAKE_NVML;
+  EXPECT_EQ(exit_code(check_gpus(machine)), 0);
+  const auto severity = [&](const char* check, const char* variable, const char* value) {
+    setenv(variable, value, 1);
+    const Findings findings = check_gpus(machine);
+    unsetenv(variable);
+    return only(findings, check).severity;
+  };
+  EXPECT_EQ(severity("gpu_temperature", "FAKE_CELSIUS", "84"), Severity::ok);
+  EXPECT_EQ(severity("gpu_temperature", "FAKE_CELSIUS", "85"), Severity::warning) << "it slows down at 90";
+  EXPECT_EQ(severity("gpu_throttle", "FAKE_THROTTLE_REASONS", "64"), Severity::warning);
+  EXPECT_EQ(severity("gpu_ecc", "FAKE_ECC_ERRORS", "1"), Severity::error);
+  for (const char* stops_traffic : {"FAKE_NVLINK_ERRORS_0", "FAKE_NVLINK_ERRORS_1"})
+    EXPECT_EQ(severity("nvlink_errors", stops_traffic, "1"), Severity::warning);
+  for (const char* is_corrected : {"FAKE_NVLINK_ERRORS_2", "FAKE_NVLINK_ERRORS_3"})
+    EXPECT_EQ(severity("nvlink_errors", is_corrected, "100"), Severity::note);
 }
 
 TEST_F(Doctor, JsonHoldsEverythingAndTheExitCode) {
