@@ -185,6 +185,14 @@ TEST(GpuRanks, KernelsEncodeAndDecode) {
               ElementsAre("all-reduce of int8 between all"));
 }
 
+/// Sums are encoded again before they travel on.
+TEST(GpuRanks, EncodedSumsTakeTwoHopsHoweverShort) {
+  const PredictedPlan plan = choice_of(gpus("10x-rtx3090-bridged"), all_reduce(16 << 10, WireFormat::int8));
+  ASSERT_EQ(plan.steps.size(), 3U);
+  EXPECT_EQ(plan.steps[1].what, "all-reduce of int8 across islands");
+  EXPECT_EQ(plan.steps[1].algorithm, "two_hop");
+}
+
 TEST(GpuRanks, WireFormatsThatCannotBeAreErrors) {
   const auto message = [](std::string_view machine_name, const Operation& operation,
                           const std::string& algorithm = "") {
