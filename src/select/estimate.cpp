@@ -208,7 +208,7 @@ Result<Estimate> Estimator::time(const ClockSize& size, double give_up_us) {
   limit(own_us - model.call_us, "ranks");
   for (std::uint32_t level = 0; level < machine_.levels.size(); ++level)
     limit(crossing_us(who, machine_, level, layout, size.element_bytes), "level " + std::to_string(level));
-  estimate.total_us = std::max({estimate.total_us, most_us, walk.cycle_us() * layout.slices});
+  estimate.total_us = std::max(estimate.total_us, most_us);
   if (most_us < estimate.total_us / 2) estimate.binding = "latency";
   if (layout.slices > 0) estimate.total_us += model.call_us;
   return estimate;

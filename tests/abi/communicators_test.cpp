@@ -67,13 +67,15 @@ TEST(Init, InAGroupAndSplitInAGroup) {
 }
 
 TEST(Init, ByTheFirstOfSeveralIds) {
-  ncclUniqueId ids[2];
+  ncclUniqueId ids[3];
   for (ncclUniqueId& id : ids) NCCL_EXPECT_OK(ncclGetUniqueId(&id));
   ncclComm_t comms[2] = {};
   NCCL_EXPECT_OK(ncclGroupStart());
   for (int rank = 0; rank < 2; ++rank) NCCL_EXPECT_OK(ncclCommInitRankScalable(&comms[rank], 2, rank, 2, ids, nullptr));
   NCCL_EXPECT_OK(ncclGroupEnd());
   for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+  for (const int more_or_none : {3, 0})
+    EXPECT_EQ(ncclCommInitRankScalable(&comms[0], 2, 0, more_or_none, ids, nullptr), ncclInvalidArgument);
 }
 
 /// An argument error in the group: nothing is set up, and the handles say why.
@@ -322,7 +324,7 @@ TEST(Finalize, EndsOperationsAndKeepsTheRest) {
   });
 }
 
-TEST(Finalize, OfOneThatDoesNotBlockIsAskedFor) {
+ncclComm_t make_one_that_does_not_block() {
   ncclUniqueId id;
   NCCL_EXPECT_OK(ncclGetUniqueId(&id));
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -330,6 +332,24 @@ TEST(Finalize, OfOneThatDoesNotBlockIsAskedFor) {
   ncclComm_t comm = nullptr;
   EXPECT_EQ(ncclCommInitRankConfig(&comm, 1, id, 0, &config), ncclInProgress);
   EXPECT_EQ(await_ready(comm), ncclSuccess);
+  return comm;
+}
+
+/// Not even behind one that goes on.
+TEST(Finalize, OfAFailedCommunicatorSaysSo) {
+  ncclComm_t comms[2] = {}, other = make_one_that_does_not_block();
+  NCCL_EXPECT_OK(ncclCommInitAll(comms, 2, nullptr));
+  NCCL_EXPECT_OK(ncclCommRevoke(comms[1], 0));
+  for (int times = 0; times < 2; ++times) EXPECT_EQ(ncclCommFinalize(comms[0]), ncclRemoteError);
+  NCCL_EXPECT_OK(ncclGroupStart());
+  NCCL_EXPECT_OK(ncclCommFinalize(comms[0]));
+  NCCL_EXPECT_OK(ncclCommFinalize(other));
+  EXPECT_EQ(ncclGroupEnd(), ncclRemoteError);
+  for (ncclComm_t comm : {comms[0], comms[1], other}) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+}
+
+TEST(Finalize, OfOneThatDoesNotBlockIsAskedFor) {
+  ncclComm_t comm = make_one_that_does_not_block();
   EXPECT_EQ(ncclCommFinalize(comm), ncclInProgress);
   EXPECT_EQ(await_ready(comm), ncclSuccess);
   NCCL_EXPECT_OK(ncclCommDestroy(comm));

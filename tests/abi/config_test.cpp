@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -19,6 +21,31 @@ const ncclConfig_t defaults = NCCL_CONFIG_INITIALIZER;
 
 TEST(Settings, VersionThatIsServedHasOneDefault) {
   EXPECT_EQ(VariableName("STRAIT_NCCL_VERSION").variable().default_value, std::to_string(default_version));
+}
+
+/// Says what a program of NCCL's, whose environment has that variable, gets for a setting of Strait's.
+[[noreturn]] void say(const char* ours, const char* variable = "NCCL_DEBUG", const char* value = "WARN") {
+  setenv(variable, value, 1);
+  apply_settings();
+  const char* found = nullptr;
+  straitGetSetting(ours, &found);
+  std::fprintf(stderr, "%s", found);
+  std::_Exit(0);
+}
+
+using ::testing::ExitedWithCode;
+
+TEST(Settings, AreThoseThatProgramsOfNcclsRelyOn) {
+  EXPECT_EXIT(say("STRAIT_INIT_TIMEOUT_MS"), ExitedWithCode(0), "^1800000$");
+  EXPECT_EXIT(say("STRAIT_COPY_MESSAGES"), ExitedWithCode(0), "^0$");
+  EXPECT_EXIT(say("STRAIT_COPY_MESSAGES", "STRAIT_COPY_MESSAGES", "1"), ExitedWithCode(0), "^1$");
+}
+
+TEST(Settings, AreReadAsNcclReadsThem) {
+  for (const char* yes : {"1", "2", "-1"})
+    EXPECT_EXIT(say("STRAIT_P2P", "NCCL_P2P_DISABLE", yes), ExitedWithCode(0), "^off$");
+  EXPECT_EXIT(say("STRAIT_P2P", "NCCL_P2P_DISABLE", "0"), ExitedWithCode(0), "^auto$");
+  EXPECT_EXIT(say("STRAIT_MAX_SMS", "NCCL_CTA_POLICY", "2|1"), ExitedWithCode(0), "^none$");
 }
 
 ncclConfig_t filled(unsigned version, std::size_t size_bytes) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <new>
 #include <stdexcept>
 
@@ -15,6 +16,16 @@ TEST(Result, WhatIsThrownIsNamedAndNoEarlierError) {
   EXPECT_STREQ(last_error(), "out of memory");
   EXPECT_EQ(guarded([]() -> ncclResult_t { throw std::runtime_error("something else"); }), ncclInternalError);
   EXPECT_STREQ(last_error(), "something else");
+}
+
+/// Programs for an earlier version do not know the newer result.
+TEST(Result, OfADeadlineIsOneOfTheVersionThatIsServed) {
+  const auto exit_with_result = [](const char* version) {
+    setenv("STRAIT_NCCL_VERSION", version, 1);
+    std::_Exit(to_nccl(straitTimeout));
+  };
+  EXPECT_EXIT(exit_with_result("22809"), ::testing::ExitedWithCode(ncclRemoteError), "");
+  EXPECT_EXIT(exit_with_result("23000"), ::testing::ExitedWithCode(ncclTimeout), "");
 }
 
 }  // namespace

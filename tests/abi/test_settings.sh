@@ -41,7 +41,7 @@ home="$(mktemp -d)"
 trap 'rm -rf "$home"' EXIT
 printf '# the fabric\nNCCL_SOCKET_IFNAME==nowhere1\r\nNCCL_TOPO_FILE=x\n' >"$home/.nccl.conf"
 printf 'NCCL_SOCKET_IFNAME==nowhere2\n' >"$home/other.conf"
-grep -q "nowhere1" <<<"$(run HOME="$home" || true)" || fail "the .nccl.conf of the home folder is not read"
+grep -q 'nowhere1"' <<<"$(run HOME="$home" || true)" || fail "the .nccl.conf of the home folder is not read"
 grep -q "nowhere2" <<<"$(run HOME="$home" NCCL_CONF_FILE="$home/other.conf" || true)" || fail "NCCL_CONF_FILE is not read"
 said="$(run HOME="$home" NCCL_SOCKET_IFNAME=lo NCCL_DEBUG=INFO)" || fail "the environment does not come first: $said"
 grep "ignored settings" <<<"$said" | grep -q NCCL_TOPO_FILE || fail "NCCL_TOPO_FILE of the file is not named: $said"

@@ -157,6 +157,15 @@ TEST(Registered, MemoryFromElsewhereIsRefusedOnAllRanks) {
   });
 }
 
+TEST(Registered, MoreThanABlockIsRefused) {
+  run_as_processes(2, [](straitComm_t comm, int, int) {
+    void *memory = nullptr, *handle = nullptr;
+    STRAIT_EXPECT_OK(straitMemAlloc(&memory, 4096));
+    EXPECT_EQ(straitCommRegister(comm, memory, 4097, &handle), straitInvalidArgument);
+    STRAIT_EXPECT_OK(straitMemFree(memory));
+  });
+}
+
 TEST(Memory, BlocksAreSeparateZeroedAndReused) {
   std::array<void*, 3> blocks{};
   for (void*& pointer : blocks) {

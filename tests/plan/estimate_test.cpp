@@ -112,14 +112,25 @@ constexpr std::array<std::size_t, 6> sizes_bytes{64, 1 << 10, 16 << 10, 256 << 1
 TEST(LevelModel, KnowsWhatIslandsShare) {
   ClockModel model;
   model.ranks = 8;
-  model.resources = {{"out of the first host", 5}, {"into the second", 3}};
+  model.resources = {{"out of the first host", 5}, {"the network", 3}, {"into the second", 4}};
   model.paths.resize(64, {.latency_us = 1, .gbps = 8, .resources = {}});
-  for (std::uint32_t to = 4; to < 8; ++to) model.paths[to] = {.latency_us = 20, .gbps = 4, .resources = {0, 1}};
+  for (std::uint32_t to = 4; to < 8; ++to) model.paths[to] = {.latency_us = 20, .gbps = 4, .resources = {0, 1, 2}};
   const LevelModel levels = level_model(model);
   ASSERT_EQ(levels.levels.size(), 2u);
   EXPECT_EQ(levels.levels[0].ranks, 4u);
   EXPECT_EQ(levels.levels[0].island_gbps, 0);
   EXPECT_EQ(levels.levels[1].island_gbps, 3);
+}
+
+TEST(LevelModel, IslandsThatAreNotAlikeAreNoLevel) {
+  ClockModel model;
+  model.ranks = 6;
+  model.paths.resize(36, {.latency_us = 1, .gbps = 8, .resources = {}});
+  for (std::uint32_t to = 4; to < 6; ++to) model.paths[to] = {.latency_us = 20, .gbps = 4, .resources = {}};
+  const LevelModel levels = level_model(model);
+  ASSERT_EQ(levels.levels.size(), 1u);
+  EXPECT_EQ(levels.levels[0].ranks, 6u);
+  EXPECT_EQ(levels.levels[0].latency_us, 20);
 }
 
 /// What the clock says of the estimates' choice, over what it says of its own.
@@ -185,6 +196,9 @@ TEST(Estimate, NamesTheLevelThatBinds) {
   const double least_us = 4 * 12 * 64.0 * (1 << 20) / 5e3;
   EXPECT_GE(choice->predicted_us, least_us);
   EXPECT_LE(choice->predicted_us, 1.2 * least_us);
+  const auto small = choose(request_of(Collective::all_reduce, 4, 4), DataType::int32, ReduceOp::sum, 1, machine);
+  ASSERT_TRUE(small);
+  EXPECT_EQ(small->alternatives.front().binding, "latency");
 }
 
 TEST(Estimate, GivesUpOnWhatCannotWin) {

@@ -48,6 +48,10 @@ Step& reducing_step(RankPlan& plan) {
   return *std::find_if(steps.begin(), steps.end(), [](const Step& step) { return step.reduces; });
 }
 
+const Operand& operand_of(const std::vector<Operand>& operands, Operand::Kind kind) {
+  return *std::find_if(operands.begin(), operands.end(), [&](const Operand& operand) { return operand.kind == kind; });
+}
+
 void forget_signals(Plan& plan, std::uint16_t tag) {
   for (RankPlan& mine : plan) {
     const auto is_it = [&](std::uint16_t index) { return mine.signals[index].tag == tag; };
@@ -144,6 +148,28 @@ TEST(ProofRejects, AFifoTooShallow) {
   EXPECT_EQ(verdict(plan, {.depth = 2, .slices = 2}), "proven");
 }
 
+TEST(ProofRejects, StepsThatNeedTwoSlotsOfALink) {
+  Plan plan = plan_of("one_hop", Collective::broadcast, 2);
+  auto& destinations = plan[0].lanes[0].steps[0].destinations;
+  destinations.push_back(operand_of(destinations, Operand::Kind::send));
+  plan[1].lanes[0].steps.push_back(plan[1].lanes[0].steps[0]);
+  EXPECT_THAT(verdict(plan, {.depth = 1, .slices = 2}), HasSubstr("one step fills two slots of one link"));
+  EXPECT_EQ(verdict(plan, {.depth = 2, .slices = 2}), "proven");
+  plan = plan_of("one_hop", Collective::all_reduce, 2);
+  auto& steps = plan[0].lanes[0].steps;
+  steps.insert(steps.begin(), steps[0]);
+  auto& sources = reducing_step(plan[1]).sources;
+  sources.push_back(operand_of(sources, Operand::Kind::receive));
+  EXPECT_THAT(verdict(plan, {.depth = 1, .slices = 2}), HasSubstr("one step takes two slots of one link"));
+}
+
+TEST(ProofRejects, SlotsThatNobodyReceives) {
+  Plan plan = plan_of("point_to_point", Collective::all_to_all_v, 2);
+  auto& sends = plan[0].lanes[1].steps;
+  sends.push_back(sends[0]);
+  EXPECT_THAT(verdict(plan, {.depth = 4, .slices = 1}), HasSubstr("1 slots were sent but never received"));
+}
+
 TEST(ProofRejects, ReceivingBeforeAnybodySends) {
   Plan plan = plan_of("direct", Collective::all_to_all, 3);
   for (RankPlan& mine : plan) std::reverse(mine.lanes[0].steps.begin(), mine.lanes[0].steps.end());
@@ -157,6 +183,13 @@ TEST(ProofRejects, AContributionTwice) {
   step.sources.push_back(step.sources[0]);
   EXPECT_THAT(verdict(plan, in_rank_order),
               AllOf(HasSubstr("adds a contribution twice: input[0]"), HasSubstr("rank 0")));
+}
+
+TEST(ProofRejects, SumsOfDifferentParts) {
+  Plan plan = plan_of("peer_one_hop", Collective::reduce_scatter, 3);
+  ASSERT_EQ(verdict(plan, {}), "proven");
+  reducing_step(plan[1]).sources[0].chunk = 0;
+  EXPECT_THAT(verdict(plan, {}), HasSubstr("adds different parts of the data"));
 }
 
 TEST(ProofRejects, AMissingContribution) {
@@ -208,6 +241,10 @@ TEST(ProofRejects, LinkEndsThatDoNotMatch) {
   plan = good;
   plan[0].links[0].wide = true;
   EXPECT_THAT(verdict(plan, {}), HasSubstr("link 0->1,2 #0 is wide at one end only"));
+  plan = plan_of("direct", Collective::all_to_all, 3);
+  const auto& ends = plan[1].links;
+  plan[2].links.push_back(*std::find_if(ends.begin(), ends.end(), [](const LinkEnd& end) { return end.writer == 0; }));
+  EXPECT_THAT(verdict(plan, {}), HasSubstr("link 0->1 #0 is read by a rank that is not among its readers"));
   plan = good;
   plan[1].lanes[0].steps.pop_back();
   EXPECT_THAT(verdict(plan, {}), HasSubstr("is written 1 times a slice, but rank 1 reads it 0 times"));
@@ -266,6 +303,16 @@ TEST(ProofRejects, TwoLanesOnOneLink) {
   Plan plan = plan_of("one_hop", Collective::all_gather, 2);
   plan[0].lanes.push_back(plan[0].lanes[0]);
   EXPECT_THAT(verdict(plan, {}), HasSubstr("lane 0 uses the same end of a link"));
+}
+
+TEST(ProofRejects, PeersThatThereAreNot) {
+  for (const std::uint32_t peer : {0, 3}) {
+    Plan plan = plan_of("peer_one_hop", Collective::all_gather, 3);
+    for (Step& step : plan[0].lanes[0].steps)
+      for (Operand& source : step.sources)
+        if (source.kind == Operand::Kind::peer) source.peer = peer;
+    EXPECT_THAT(verdict(plan, {}), HasSubstr("there is no such peer")) << peer;
+  }
 }
 
 TEST(ProofRejects, WritingTheInput) {

@@ -84,12 +84,16 @@ TEST(Select, TheSimplestOfTheFastestIsChosenAndTheOthersFollowByTime) {
                   choice->predicted_us > all[1].predicted_us)
             << choice->why;
         simpler_than_fastest += choice->predicted_us > fastest_us ? 1 : 0;
-        const auto lanes = [&](const Alternative& a) {
-          return find_algorithm(a.algorithm)->build(request, 0).lanes.size();
+        const auto lanes_and_steps = [&](const Alternative& a) {
+          const RankPlan plan = find_algorithm(a.algorithm)->build(request, ranks - 1);
+          return std::pair(plan.lanes.size(), plan.steps());
         };
         for (const Alternative& other : all)
           if (other.predicted_us <= 1.03 * fastest_us) {
-            EXPECT_LE(lanes(all.front()), lanes(other)) << other.algorithm;
+            EXPECT_LE(lanes_and_steps(all.front()), lanes_and_steps(other)) << other.algorithm;
+            if (lanes_and_steps(all.front()) == lanes_and_steps(other)) {
+              EXPECT_LE(choice->predicted_us, other.predicted_us) << other.algorithm;
+            }
           }
       }
   EXPECT_GT(simpler_than_fastest, 0) << "else this test shows little";

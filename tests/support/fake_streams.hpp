@@ -89,7 +89,9 @@ class FakeStreams final : public copy_engine::StreamDriver {
   Status record_external(Event event, Stream stream, copy_engine::GraphEnd& end) override {
     STRAIT_TRY(command());
     EXPECT_TRUE(captures_);
-    end.node = event;
+    void* const graph = reinterpret_cast<void*>(capture_number_);
+    EXPECT_TRUE(end.node == nullptr || end.node == graph) << "a node of another graph";
+    end.node = graph;
     captured_end_ = [=, this, fake = static_cast<FakeEvent*>(event)] {
       push(stream, [passed = fake->record()] { *passed = true; });
     };

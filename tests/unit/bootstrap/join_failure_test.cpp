@@ -235,6 +235,17 @@ TEST(Ranks, MissingOnesAreNamedOnAllThatCame) {
                                                HasSubstr(id.root.to_string()), HasSubstr("STRAIT_SOCKET_IFNAME"))));
 }
 
+/// Of all deadlines the first one counts, also where ranks that have more time come later.
+TEST(Ranks, MissingOnesAreNamedBeforeTheFirstGivesUp) {
+  const UniqueId id = make_id();
+  const auto of_missing = FailsWith(Code::timeout, HasSubstr("of 3 ranks these did not join"));
+  const std::jthread later([&] {
+    while (report_of_root(id.root)->joined == 0) std::this_thread::yield();
+    EXPECT_THAT(join(id, options_of(1, 3)), of_missing);
+  });
+  EXPECT_THAT(join(id, options_of(0, 3, 500)), of_missing);
+}
+
 TEST(Ranks, WhereNoneCameInTimeNoneAreCounted) {
   RootOptions root;
   root.deadline = Deadline::after_ms(0);

@@ -264,6 +264,19 @@ TEST(CallOrder, CapturesMayTakeTurns) {
   EXPECT_EQ(commands_for(50, first), 1 + records) << "of an old capture the event is used again";
 }
 
+/// CUDA would draw what is outside of the capture into it, or refuse.
+TEST(CallOrder, NothingOrdersACaptureAndWhatIsOutsideOfIt) {
+  Calls calls;
+  const Stream captured = calls.stream();
+  calls.driver().begin_capture();
+  const Stream outside = calls.stream();
+  const int before = calls.driver().commands();
+  EXPECT_TRUE(calls.order().order(captured, outside));
+  EXPECT_TRUE(calls.order().order(outside, captured));
+  EXPECT_EQ(calls.driver().commands(), before);
+  calls.driver().end_capture();
+}
+
 /// Where the program orders them nothing waits, neither graphs nor calls; an event tells of the graph's end.
 TEST(CallOrder, GraphsAreLeftAloneWhereTheProgramOrdersThem) {
   Calls calls(1, false, false);

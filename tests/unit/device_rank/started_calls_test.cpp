@@ -249,5 +249,30 @@ TEST_F(StartedCallsTest, ShortWaitsForARankThatHasLeftAreNone) {
   EXPECT_TRUE(stays_usable());
 }
 
+/// A program whose counts never repeat takes no memory without end. What graphs hold may be launched at any time.
+TEST(StartedCalls, OfVeryManyCallsTheLastAreKnownAndThoseThatWereCaptured) {
+  constexpr std::size_t captured = 1, first = 2, last = 200'000;
+  const auto call_of = [](std::size_t count) {
+    Call call;
+    call.collective = Collective::all_reduce;
+    call.count = count;
+    return signature(call);
+  };
+  StartedCalls calls;
+  calls.know({.signature = call_of(captured), .is_captured = true});
+  for (std::size_t count = first; count <= last; ++count) calls.know({.signature = call_of(count)});
+  const auto is_known = [&](std::size_t count) {
+    kernels::StartedMarks started{};
+    kernels::Mailbox mailbox{};
+    RankControl control;
+    started.calls[1] = std::uint64_t{1} << 32 | StartedCalls::mark_of(call_of(count));
+    calls.put_down(started, mailbox, control);
+    return control.started[1].sequence == 1;
+  };
+  EXPECT_TRUE(is_known(captured));
+  EXPECT_FALSE(is_known(first));
+  EXPECT_TRUE(is_known(last));
+}
+
 }  // namespace
 }  // namespace strait::testing

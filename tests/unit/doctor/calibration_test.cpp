@@ -214,6 +214,19 @@ TEST(Calibration, WritersAtOnceLeaveAWholeFile) {
   EXPECT_TRUE(load_calibration(path, machine));
 }
 
+TEST(Calibration, TheLastCacheHoldsNoLessThanACoresOwn) {
+  const test::FakeTree tree;
+  const std::string caches = "sys/devices/system/cpu/cpu0/cache/";
+  tree.write(caches + "index2/level", "2\n");
+  tree.write(caches + "index2/size", "1024K\n");
+  tree.write(caches + "index3/level", "3\n");
+  for (const auto& [size, shared_bytes] : {std::pair{"32M\n", 32U << 20}, {"512K\n", 1U << 20}}) {
+    tree.write(caches + "index3/size", size);
+    EXPECT_EQ(cache_sizes(tree.path()).core_bytes, 1U << 20);
+    EXPECT_EQ(cache_sizes(tree.path()).shared_bytes, shared_bytes);
+  }
+}
+
 TEST(Calibration, TheFingerprintFollowsTheMachineAlone) {
   const test::FakeTree tree;
   tree.write("proc/cpuinfo", "processor : 0\nmodel name : One\ncpu MHz : 1000\n\n");
@@ -223,6 +236,11 @@ TEST(Calibration, TheFingerprintFollowsTheMachineAlone) {
   EXPECT_EQ(first.size(), 16U);
   tree.write("proc/cpuinfo", "processor : 0\nmodel name : One\ncpu MHz : 2000\n\n");
   EXPECT_EQ(machine_fingerprint(tree.path()), first);
+  tree.write("proc/meminfo", "MemTotal: 16777216 kB\n");  // kernels of one machine differ in what they keep
+  EXPECT_EQ(machine_fingerprint(tree.path()), first);
+  tree.write("proc/meminfo", "MemTotal: 33000000 kB\n");
+  EXPECT_NE(machine_fingerprint(tree.path()), first);
+  tree.write("proc/meminfo", "MemTotal: 16000000 kB\n");
   tree.write("sys/devices/system/cpu/present", "0-15\n");
   EXPECT_NE(machine_fingerprint(tree.path()), first);
   tree.write("sys/devices/system/cpu/present", "0-7\n");

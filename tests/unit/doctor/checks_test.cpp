@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "doctor/print.hpp"
@@ -147,8 +148,11 @@ TEST_F(Doctor, SeesTheQuotaOfItsOwnGroupAndOfThoseAboveIt) {
   const auto what = [&] { return only(check_processor(machine), "cpu_quota").what; };
   tree.write("proc/self/cgroup", "3:cpuset:/other\n0::/jobs/mine\n");
   tree.write("sys/fs/cgroup/jobs/mine/cpu.max", "50000 100000\n");
-  tree.write("sys/fs/cgroup/jobs/cpu.max", "max 100000\n");
-  EXPECT_THAT(what(), HasSubstr("allows 0.5 cores"));
+  tree.write("sys/fs/cgroup/cpu/other/cpu.max", "10000 100000\n");  // not this process's
+  for (const char* above : {"max 100000\n", "100000 100000\n"}) {
+    tree.write("sys/fs/cgroup/jobs/cpu.max", above);
+    EXPECT_THAT(what(), HasSubstr("allows 0.5 cores"));
+  }
   tree.write("sys/fs/cgroup/jobs/cpu.max", "25000 100000\n");
   EXPECT_THAT(what(), HasSubstr("allows 0.25 cores"));
   tree.write("proc/self/cgroup", "0::/\n4:cpuacct,cpu:/docker/1\n");  // version 1
@@ -200,6 +204,25 @@ TEST_F(Doctor, AMissingOrBrokenNvmlIsTold) {
   EXPECT_EQ(only(check_gpus(machine), "gpu_driver").severity, Severity::note);
   machine.nvml_library = "libc.so.6";  // a library without any of NVML's functions
   EXPECT_EQ(only(check_gpus(machine), "gpu_driver").severity, Severity::error);
+}
+
+TEST_F(Doctor, SeesGpusThatAreHotSlowedDownOrCountErrors) {
+  machine.nvml_library = FAKE_NVML;
+  EXPECT_EQ(exit_code(check_gpus(machine)), 0);
+  const auto severity = [&](const char* check, const char* variable, const char* value) {
+    setenv(variable, value, 1);
+    const Findings findings = check_gpus(machine);
+    unsetenv(variable);
+    return only(findings, check).severity;
+  };
+  EXPECT_EQ(severity("gpu_temperature", "FAKE_CELSIUS", "84"), Severity::ok);
+  EXPECT_EQ(severity("gpu_temperature", "FAKE_CELSIUS", "85"), Severity::warning) << "it slows down at 90";
+  EXPECT_EQ(severity("gpu_throttle", "FAKE_THROTTLE_REASONS", "64"), Severity::warning);
+  EXPECT_EQ(severity("gpu_ecc", "FAKE_ECC_ERRORS", "1"), Severity::error);
+  for (const char* stops_traffic : {"FAKE_NVLINK_ERRORS_0", "FAKE_NVLINK_ERRORS_1"})
+    EXPECT_EQ(severity("nvlink_errors", stops_traffic, "1"), Severity::warning);
+  for (const char* is_corrected : {"FAKE_NVLINK_ERRORS_2", "FAKE_NVLINK_ERRORS_3"})
+    EXPECT_EQ(severity("nvlink_errors", is_corrected, "100"), Severity::note);
 }
 
 TEST_F(Doctor, JsonHoldsEverythingAndTheExitCode) {

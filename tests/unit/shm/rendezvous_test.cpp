@@ -23,6 +23,7 @@
 #include "meeting.hpp"
 #include "support/another_user.hpp"
 #include "transports/shm/fd_message.hpp"
+#include "transports/shm/shared_file.hpp"
 #include "transports/shm/strangers.hpp"
 
 namespace strait::shm {
@@ -286,6 +287,33 @@ TEST(Meeting, WhatCannotBeHandedOutIsAnError) {
   RendezvousRequest request = request_alone(0);
   request.heap_fd = 1 << 30;  // never open
   EXPECT_FALSE(meet(request));
+}
+
+/// Who reads memory that another rank has made shorter is ended by a signal.
+TEST(Meeting, NobodyCanShrinkTheSegment) {
+  const auto met = meet(request_alone(0));
+  ASSERT_TRUE(met) << met.error().message;
+  EXPECT_NE(ftruncate(met->segment.get(), 0), 0);
+}
+
+/// The name is no secret.
+TEST(SharedFile, IsNoneWithoutThePassword) {
+  if (access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "needs a /dev/shm to write to";
+  const Secret secret = secret_of_this_test();
+  const std::string path = "/dev/shm/" + socket_name(secret);
+  const auto opens = [&](std::byte of_password) {
+    Secret seen = secret;
+    seen.password.front() = of_password;
+    std::ofstream file(path, std::ios::binary);
+    file << std::string(segment_bytes, '\0');
+    file.write(reinterpret_cast<const char*>(seen.password.data()), seen.password.size());
+    file.close();
+    const bool is_open = share_file(request_of(1, secret)).has_value();
+    unlink(path.c_str());
+    return is_open;
+  };
+  EXPECT_TRUE(opens(secret.password.front()));
+  EXPECT_FALSE(opens(secret.password.front() ^ std::byte{1}));
 }
 
 std::string umask_of_this_process() {

@@ -14,7 +14,6 @@
 #include "perf/options.hpp"
 #include "plan/print.hpp"
 #include "select/selector.hpp"
-#include "sim/perf_rows.hpp"
 #include "topology/builtin_machines.hpp"
 
 namespace strait::sim {
@@ -266,6 +265,7 @@ TEST(Explain, ShowsNothingThatWasMeasuredOfOtherCalls) {
     EXPECT_FALSE(shows(e, place.c_str(), value)) << place;
   EXPECT_FALSE(shows(e, "/ranks/3", {{"rank", 3}})) << "a host rank";
   EXPECT_FALSE(shows(explained({"4x-h200", 4, true}), "/settings/wire", nullptr)) << "GPUs for host ranks";
+  EXPECT_FALSE(shows(e, "/prediction", {{"machine", "4x-h200"}})) << "nobody measured that";
 
   const char* variable = "/provenance/environment/STRAIT_WIRE";
   const Explanation int8 = explained({"4x-h200", 0, false}, {.wire = WireFormat::int8});
@@ -286,6 +286,18 @@ TEST(Explain, ShowsNothingThatWasMeasuredOfOtherCalls) {
       find_measured(File(whole_numbers.dump()).path(), explained({"4x-h200", 0, false}, {.type = DataType::int32}))
           ->has_value())
       << "these have no wire format";
+}
+
+TEST(Explain, ShowsWhatWasMeasuredOfTheSameRoot) {
+  Json results = measured_results();
+  results["settings"]["collective"] = "broadcast";
+  results["results"][1].erase("op");
+  results["results"][1]["root"] = 1;
+  const File file(results.dump());
+  for (const std::uint32_t root : {0, 1}) {
+    const auto e = explained({"4x-h200", 0, false}, {.collective = Collective::broadcast, .root = root});
+    EXPECT_EQ(find_measured(file.path(), e)->has_value(), root == 1);
+  }
 }
 
 TEST(Explain, TellsOfSettingsThatTheChoiceDoesNotHeed) {
@@ -350,49 +362,6 @@ TEST(Explain, ShowsWhatPerfLastMeasuredHere) {
   EXPECT_THAT(to_text(with), HasSubstr("measured  not known: " + path));
   std::filesystem::remove(path);
   std::filesystem::remove(path + ".lock");
-}
-
-TEST(SimulatedPerf, HasPerfsRowsAndSaysThatTheyArePredicted) {
-  perf::Options options;
-  options.simulate = "10x-rtx3090";
-  options.min_bytes = 1 << 20;
-  options.max_bytes = 4 << 20;
-  options.step_factor = 2;
-  const auto report = predicted_report(options);
-  ASSERT_TRUE(report) << report.error().message;
-  EXPECT_EQ(report->rows.size(), 3U);
-  EXPECT_EQ(report->ranks.size(), 10U);
-  EXPECT_EQ(report->predicted_on, "10x RTX 3090, no bridges");
-  for (const perf::Row& row : report->rows) {
-    EXPECT_FALSE(row.out_of_place.wrong) << "nothing was checked";
-    EXPECT_NEAR(row.out_of_place.bus_gbps, 1.8 * row.out_of_place.algorithm_gbps, 1e-9);
-  }
-  const Json json = Json::parse(perf::to_json(*report));
-  EXPECT_EQ(json["prediction"]["machine"], "10x RTX 3090, no bridges");
-  options.threads = 3;
-  EXPECT_EQ(predicted_report(options)->ranks.size(), 3U);
-  options.threads = 11;
-  EXPECT_FALSE(predicted_report(options));
-}
-
-TEST(SimulatedPerf, HeedsExtraElementsAndTheWireFormatOfTheEnvironment) {
-  perf::Options options;
-  options.simulate = "4x-h200";
-  options.types = {DataType::float32, DataType::int32};
-  options.extra_elements = 3;
-  const auto exact = predicted_report(options);
-  setenv("STRAIT_WIRE", "int8", 1);
-  const auto wired = predicted_report(options);
-  options.wire = WireFormat::off;
-  const auto off = predicted_report(options);
-  unsetenv("STRAIT_WIRE");
-  ASSERT_TRUE(exact && wired && off);
-  EXPECT_EQ(exact->rows[0].count, (8U << 20) + 3);
-  EXPECT_EQ(exact->rows[0].bytes, (32U << 20) + 12);
-  EXPECT_EQ(wired->transport.wire, WireFormat::int8);
-  EXPECT_NE(wired->rows[0].out_of_place.time_us, exact->rows[0].out_of_place.time_us);
-  EXPECT_EQ(wired->rows[1].out_of_place.time_us, exact->rows[1].out_of_place.time_us) << "int32 cannot have it";
-  EXPECT_EQ(off->rows[0].out_of_place.time_us, exact->rows[0].out_of_place.time_us);
 }
 
 }  // namespace

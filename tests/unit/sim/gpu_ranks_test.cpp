@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "sim/device_waves.hpp"
 #include "sim/explain.hpp"
 #include "topology/builtin_machines.hpp"
@@ -126,6 +128,19 @@ TEST(GpuRanks, PlansOfStepsBearTheNameOfTheCall) {
   EXPECT_EQ(islands.plan.front().ranks, 10U);
 }
 
+TEST(GpuRanks, AStepBeginsWhenTheOneBeforeHasEnded) {
+  const PredictedPlan plan = choice_of(gpus("10x-rtx3090-bridged"), all_reduce(mib));
+  ASSERT_EQ(plan.steps.size(), 3U);
+  double border_us = 0;
+  for (const PredictedStep& step : plan.steps) {
+    border_us += step.time_us;
+    const auto is_of_both = [&](const TimedStep& timed) {
+      return timed.begin_us < border_us - 1e-3 && timed.end_us > border_us + 1e-3;
+    };
+    EXPECT_EQ(std::count_if(plan.time.timeline.begin(), plan.time.timeline.end(), is_of_both), 0) << step.what;
+  }
+}
+
 /// In MB, of blocks of one each: a pair brings one over its bridge. Of an all-to-all the five ranks behind a port read
 /// 41 from other islands; a root, which has a partner, takes or sends eight.
 TEST(GpuRanks, ExchangesCrossBridgesWithinIslands) {
@@ -168,6 +183,14 @@ TEST(GpuRanks, KernelsEncodeAndDecode) {
               ElementsAre("all-reduce of int8 between all"));
   EXPECT_THAT(steps_of(choice_of(gpus("10x-rtx3090"), all_reduce(1 * mib, WireFormat::int8))),
               ElementsAre("all-reduce of int8 between all"));
+}
+
+/// Sums are encoded again before they travel on.
+TEST(GpuRanks, EncodedSumsTakeTwoHopsHoweverShort) {
+  const PredictedPlan plan = choice_of(gpus("10x-rtx3090-bridged"), all_reduce(16 << 10, WireFormat::int8));
+  ASSERT_EQ(plan.steps.size(), 3U);
+  EXPECT_EQ(plan.steps[1].what, "all-reduce of int8 across islands");
+  EXPECT_EQ(plan.steps[1].algorithm, "two_hop");
 }
 
 TEST(GpuRanks, WireFormatsThatCannotBeAreErrors) {

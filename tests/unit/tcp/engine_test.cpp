@@ -6,12 +6,14 @@
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -38,8 +40,12 @@ bool soon(const Condition& condition, std::int64_t limit_ms = 10'000) {
 /// Rank 0's engine; ranks 1 and 2 are the other ends of its connections.
 class BarePeers : public ::testing::Test {
  protected:
-  BarePeers() {
+  BarePeers() { connect({}); }
+  /// Anew. `process`: of rank 1, where this host knows it.
+  void connect(UniqueFd process) {
+    peers_ = {};
     std::vector<MeshPeer> mesh(3);
+    mesh[1].pidfd = std::move(process);
     for (std::size_t rank : {1, 2}) {
       int ends[2];
       EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
@@ -169,6 +175,24 @@ TEST_F(BarePeers, LinksWithoutEndEndTheConnection) {
   for (std::uint64_t stream = 0; stream < 4096; ++stream) send(1, {FrameKind::slot, 0, stream, 3, 1});
   EXPECT_FALSE(engine_->has_died(1));
   send(1, {FrameKind::slot, 0, 4096, 3, 1});
+  EXPECT_TRUE(soon([&] { return engine_->has_died(1); }));
+}
+
+/// What a process has said before it died may still be on its way, and says why.
+TEST_F(BarePeers, AProcessThatIsGoneHasItsLastWords) {
+  const pid_t process = fork();
+  if (process == 0) _exit(execlp("sleep", "sleep", "60", nullptr));
+  connect(UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, process, 0))));
+  {
+    const std::lock_guard lock(engine_->mutex());
+    kill(process, SIGKILL);
+    waitpid(process, nullptr, 0);
+    for (int i = 0; i < 16; ++i) engine_->poll_all();
+  }
+  send(1, error_of_10_bytes);
+  send(1, "last words");
+  ASSERT_TRUE(soon([&] { return engine_->control().abort.load() != 0; }));
+  EXPECT_STREQ(first_error(), "last words");
   EXPECT_TRUE(soon([&] { return engine_->has_died(1); }));
 }
 

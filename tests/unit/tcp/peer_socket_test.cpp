@@ -177,6 +177,15 @@ TEST(PeerSocket, SendsMoreThanTheSocketTakesAtOnce) {
   EXPECT_EQ(received, expected);
 }
 
+TEST(PeerSocket, HasRoomForLastWordsHoweverMuchIsQueued) {
+  const Taken frame{{FrameKind::signal, 0, 7, 0, 0}, {}}, last{{FrameKind::left, 0, 0, 0, 0}, {}};
+  Pair pair;
+  for (int i = 0; i < 3; ++i) pair.socket().queue(frame.header);
+  for (int i = 0; i < 3; ++i) pair.socket().queue_last(last.header);
+  pair.socket().flush();
+  EXPECT_EQ(pair.receive(), stream_of({frame, frame, frame, last, last, last}));
+}
+
 TEST(PeerSocket, WhatIsLeftOfAPayloadMoves) {
   Pair pair;
   Bytes expected;

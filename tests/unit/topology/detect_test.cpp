@@ -114,6 +114,19 @@ TEST_F(FakeMachine, ASwitchIsOneDeviceBelowItsRootPort) {
   EXPECT_NEAR(topology.path(gpus[0], topology.numa_of(gpus[0])).bandwidth_gbps, 25.2, 0.1);
 }
 
+/// Also where the card could use more; of the generations that encode as 128b/130b 8 GT/s is the first.
+TEST_F(FakeMachine, ALinkIsAsFastAsTheLanesThatItRunsOn) {
+  const auto gbps_of_lanes = [&](const std::string& lanes) {
+    fs::remove_all(root_ / "sys");
+    numa(0, "0-3");
+    pci("pci0000:40/0000:41:00.0", display, "0x10de", 0, "8.0 GT/s PCIe", lanes);
+    const Topology topology = detected();
+    return topology.path(topology.ranks().at(0), topology.all(DeviceKind::numa).at(0)).bandwidth_gbps;
+  };
+  EXPECT_NEAR(gbps_of_lanes("8"), 6.3, 0.05);
+  for (const char* unknown : {"0", "63", "255"}) EXPECT_NEAR(gbps_of_lanes(unknown), 12.6, 0.05);
+}
+
 /// An assumption would bound what faster links give.
 TEST_F(FakeMachine, WhatMemoryGivesIsNotAssumed) {
   two_gpus_on_a_switch();
@@ -201,13 +214,25 @@ TEST_F(FakeMachine, AcsTakesP2pAway) {
 
 TEST_F(FakeMachine, AcsThatOnlyRootMayReadIsToldAsUnknown) {
   two_gpus_on_a_switch();
-  EXPECT_THAT(detected(FAKE_NVML_GRANTED).data().notes, Contains(HasSubstr("(ACS): not known here")));
+  const auto notes_where_bridges_show = [&](const std::string& config) {
+    for (const char* bus_id : {"0000:40:01.0", "0000:43:00.0", "0000:44:01.0", "0000:44:02.0"})
+      write(std::string("sys/bus/pci/devices/") + bus_id + "/config", config);
+    return detected(FAKE_NVML_GRANTED).data().notes;
+  };
+  const auto unknown = Contains(HasSubstr("(ACS): not known here"));
+  EXPECT_THAT(notes_where_bridges_show(acs_config(0)), Not(unknown));
+  for (const std::size_t bytes : {0, 64, 256})
+    EXPECT_THAT(notes_where_bridges_show(std::string(bytes, '\0')), unknown) << bytes;
 }
 
 TEST_F(FakeMachine, ATranslatingIommuTakesP2pAway) {
   two_gpus_on_a_switch();
-  write("sys/bus/pci/devices/0000:41:00.0/iommu_group/type", "DMA-FQ\n");
-  EXPECT_EQ(between_gpus(detected(FAKE_NVML_GRANTED)).reason, P2pStatus::iommu);
+  for (const char* translated : {"0000:41:00.0", "0000:42:00.0"}) {
+    const std::string group = std::string("sys/bus/pci/devices/") + translated + "/iommu_group";
+    write(group + "/type", "DMA-FQ\n");
+    EXPECT_EQ(between_gpus(detected(FAKE_NVML_GRANTED)).reason, P2pStatus::iommu) << translated;
+    fs::remove_all(root_ / group);
+  }
 }
 
 TEST_F(FakeMachine, AnIommuThatPassesThroughDoesNot) {
@@ -290,6 +315,20 @@ TEST(Detection, ThisMachine) {
   const auto topology = detect();
   ASSERT_TRUE(topology) << topology.error().message;
   EXPECT_FALSE(topology->ranks().empty());
+}
+
+TEST(Assemble, PairsThatAreUnlikeTheOthersKeepTheirStatus) {
+  HostSurvey host;
+  for (const char* bus_id : {"0000:41:00.0", "0000:42:00.0", "0000:43:00.0"}) host.gpus.push_back({.bus_id = bus_id});
+  for (std::size_t a = 0; a < 3; ++a)
+    for (std::size_t b = 0; b < 3; ++b) host.p2p[{a, b}] = P2pStatus::ok;
+  host.p2p[{0, 2}] = P2pStatus::chipset_not_supported;
+  const auto topology = assemble("a machine", {host});
+  ASSERT_TRUE(topology) << topology.error().message;
+  const auto gpus = topology->ranks();
+  EXPECT_EQ(topology->p2p(gpus[0], gpus[1]), P2pStatus::ok);
+  EXPECT_EQ(topology->p2p(gpus[0], gpus[2]), P2pStatus::chipset_not_supported);
+  EXPECT_EQ(topology->p2p(gpus[2], gpus[0]), P2pStatus::ok);
 }
 
 TEST(Assemble, AHostMayBeCalledNetwork) {

@@ -57,6 +57,8 @@ TEST(TopologyJson, MistakesNameDeviceAndRemedy) {
               HasSubstr("to itself"));
   EXPECT_THAT(error_of(host(R"({"name": "g", "kind": "gpu", "parent": "numa0", "link": {"gbps": 0}})")),
               HasSubstr("above 0"));
+  EXPECT_THAT(error_of(host(R"({"name": "g", "kind": "gpu", "parent": "numa0", "link": {"gbps": 1, "count": 0}})")),
+              HasSubstr("count"));
   EXPECT_THAT(error_of(host(R"({"name": "g{i}", "kind": "gpu", "parent": "numa0"})")), HasSubstr("placeholder"));
   EXPECT_THAT(error_of(host(R"({"name": "g", "copies": 2, "kind": "gpu", "parent": "numa0"})")),
               HasSubstr("two devices"));
@@ -91,6 +93,32 @@ TEST(TopologyJson, TwoRatesOfOneLinkAreAContradiction) {
   const std::string gpus = R"({"name": "gpu{i}", "copies": 2, "kind": "gpu", "parent": "numa0"})";
   const std::string link = R"({"kind": "nvlink", "from": "gpu0", "to": "gpu1", "gbps": 1})";
   EXPECT_THAT(error_of(host(gpus, "\"links\": [" + link + "," + link + "]")), HasSubstr("two links join"));
+}
+
+TEST(TopologyJson, TwoStatusesOfOnePairAreAContradiction) {
+  const std::string gpus = R"({"name": "gpu{i}", "copies": 2, "kind": "gpu", "parent": "numa0"})";
+  const auto error_of_pairs = [&](const std::string& first, const std::string& second) {
+    const auto pair = [](const std::string& status) {
+      return R"({"from": "gpu0", "to": "gpu1", "status": ")" + status + "\"}";
+    };
+    return error_of(host(gpus, "\"p2p_pairs\": [" + pair(first) + "," + pair(second) + "]"));
+  };
+  EXPECT_EQ(error_of_pairs("ACS", "ACS"), "no error");
+  EXPECT_THAT(error_of_pairs("ACS", "OK"), HasSubstr("already has another status"));
+}
+
+TEST(TopologyJson, OnlyANetworkJoinsHosts) {
+  const auto error_of_link = [](const std::string& link) {
+    return error_of(R"({"strait_topology": 1, "name": "x", "hosts": [{"name": "h{host}", "copies": 2, "devices": [
+                       {"name": "numa0", "kind": "numa"}, {"name": "gpu0", "kind": "gpu", "parent": "numa0"}]}],
+                       "links": [)" +
+                    link + "]}");
+  };
+  EXPECT_EQ(error_of_link(""), "no error");
+  EXPECT_THAT(error_of_link(R"({"kind": "socket", "from": "h0/numa0", "to": "h1/numa0", "gbps": 1})"),
+              HasSubstr("joins two hosts"));
+  EXPECT_THAT(error_of_link(R"({"kind": "nvlink", "from": "h0/gpu0", "to": "h1/gpu0", "gbps": 1})"),
+              HasSubstr("joins two hosts"));
 }
 
 TEST(TopologyJson, ParentsInACircleAreAnError) {
@@ -130,6 +158,17 @@ TEST(TopologyData, APairWithoutP2pGoesThroughTheHost) {
   const auto again = parse_topology_json(to_json(limited), "again");
   ASSERT_TRUE(again) << again.error().message;
   EXPECT_EQ(again->data(), limited.data());
+}
+
+/// What goes through the host is written into its memory and read again.
+TEST(TopologyData, WhatIsCrossedTwiceGivesHalf) {
+  TopologyData data;
+  data.devices.push_back({.kind = DeviceKind::host, .name = "h"});
+  data.devices.push_back({.kind = DeviceKind::numa, .name = "numa0", .parent = 0, .memory_gbps = 10});
+  for (const char* gpu : {"gpu0", "gpu1"}) data.devices.push_back({.kind = DeviceKind::gpu, .name = gpu, .parent = 1});
+  const Path path = Topology::make(data).value().path(2, 3);
+  EXPECT_EQ(path.kind, PathKind::host);
+  EXPECT_EQ(path.bandwidth_gbps, 5);
 }
 
 TEST(Placeholders, Arithmetic) {

@@ -112,6 +112,12 @@ TEST(NcclXml, HostsAreToldApartByTheirHash) {
   EXPECT_DOUBLE_EQ(topology->path(gpus[1], gpus[3]).bandwidth_gbps, 50);
 }
 
+TEST(NcclXml, WhereNcclFoundNoNumaNodeThereIsOne) {
+  const auto topology = parse_nccl_xml(replaced(nccl, "numaid=\"0\"", "numaid=\"-1\""), "dump.xml");
+  ASSERT_TRUE(topology) << topology.error().message;
+  EXPECT_TRUE(topology->find("host/numa0"));
+}
+
 TEST(NcclXml, RoundTripsThroughJson) {
   const auto topology = parse_nccl_xml(nccl, "dump.xml");
   ASSERT_TRUE(topology) << topology.error().message;
@@ -146,6 +152,8 @@ TEST(NcclXml, MistakesNameTheLine) {
                                   "<nvlink target=\"0000:33:00.0\" count=\"9\" tclass=\"0x030200\"")),
               AllOf(HasSubstr("line 6"), HasSubstr("0000:33:00.0 is no GPU")));
   EXPECT_THAT(nccl_error(replaced(nccl, "count=\"9\"", "count=\"-1\"")), HasSubstr("count"));
+  EXPECT_THAT(nccl_error(replaced(nccl, "speed=\"400000\"", "speed=\"-1\"")),
+              AllOf(HasSubstr("line 12"), HasSubstr("speed is negative")));
   EXPECT_THAT(nccl_error(replaced(nccl, "<nic>", "<fpga/><nic>")), HasSubstr("<fpga>: unknown element"));
   EXPECT_THAT(nccl_error("<graph/>"), HasSubstr("begins with <system>"));
 }

@@ -72,6 +72,16 @@ TEST(Flight, WhatGpusStartedBetweenTheFilesLeavesNobodyBehind) {
 }
 
 /// What a waiting kernel told once does not come back, however long nothing waits.
+TEST(Flight, OfAGpuOfAnotherHostWithoutAFileNothingIsSaid) {
+  Job job(2, "tcp", 0);
+  job.start(0, 1, 8);
+  wait_a_while();
+  job.dump(0);
+  EXPECT_THAT(job.said(), Not(HasSubstr("GPU of rank 1")));
+  job.dump(1);
+  EXPECT_THAT(job.said(), HasSubstr("the GPU of rank 1 has not started collective 1"));
+}
+
 TEST(Flight, WhatKernelsTellThatWaitIsTaken) {
   Job job(1, "cuda_p2p", 0);
   job.start_and_wait(0, 1, 8);

@@ -15,9 +15,9 @@ TEST(Flight, NamesTheRankThatIsBehind) {
   Job job(3);
   for (std::uint32_t rank = 0; rank < 3; ++rank) job.run(rank, 1);
   job.post(0, 2);
-  job.post(2, 2);
   wait_a_while();
-  job.dump(0);  // one file tells of all ranks of the host
+  job.post(2, 2);  // just now
+  job.dump(0);     // one file tells of all ranks of the host
   EXPECT_THAT(job.said(), AllOf(HasSubstr("Communicator 0000000000abcdef of 3 ranks through shm\n"),
                                 HasSubstr("Written because of: a test of rank 0\n"),
                                 HasSubstr("Behind: rank 1 has not posted #2, which rank 0, rank 2 posted "),
@@ -103,6 +103,17 @@ TEST(Flight, NamesTheRankThatOthersAwaitWhereAllHavePosted) {
   job.recorder(0).finish(1, false);
   job.dump(0);
   EXPECT_THAT(job.said(), HasSubstr("Awaited: rank 1, by rank 2\n")) << "what has finished waits for nobody";
+}
+
+/// What its own file says may be older.
+TEST(Flight, WhomARankAwaitsIsWhatTheFileSaysThatSawMore) {
+  Job job(2);
+  for (std::uint32_t rank = 0; rank < 2; ++rank) job.run(rank, 1);
+  job.dump(0);
+  for (std::uint32_t rank = 0; rank < 2; ++rank) job.post(rank, 2);
+  job.control(0).awaited = 1 + 1;
+  job.dump(1);
+  EXPECT_THAT(job.said(), HasSubstr("Awaited: rank 1, by rank 0\n"));
 }
 
 TEST(Flight, ShowsTheFirstCallThatDiffers) {
@@ -234,7 +245,9 @@ TEST(Flight, AFileThatIsCutShortIsNamedAndTheOthersCount) {
   job.post(0, 1);
   job.dump(0);
   std::ofstream(job.folder() + "/strait-flight-cut.json") << R"({"format": "strait flight rec)";
-  std::ofstream(job.folder() + "/strait-flight-other.json") << R"({"format": "strait flight recorder 1", "ranks": 2})";
+  std::ofstream(job.folder() + "/strait-flight-other.json")
+      << R"({"format": "strait flight recorder 1", "communicator": "b", "rank": 0, "ranks": 1, "transport": "shm",
+             "unix_us": 1, "reason": "", "seen": [{}]})";
   std::vector<std::string> left_out;
   const auto flights = read_flights({job.folder()}, &left_out);
   ASSERT_TRUE(flights) << flights.error().message;

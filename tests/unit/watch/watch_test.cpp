@@ -13,7 +13,7 @@
 namespace strait::testing {
 namespace {
 
-/// One that carries nothing.
+/// One that carries nothing, and knows of one call at most.
 class NoTransport final : public Transport {
  public:
   std::string_view name() const override { return "none"; }
@@ -25,8 +25,9 @@ class NoTransport final : public Transport {
   Result<SignalSender*> open_signal(const SignalEnd&) override { return fail(Code::unsupported, ""); }
   Result<SignalWaiter*> open_wait(const SignalEnd&) override { return fail(Code::unsupported, ""); }
   void post_call(std::uint64_t, const CallSignature&, const void*, void*) override {}
-  std::optional<PeerCall> peer_call(std::uint64_t, std::uint32_t) const override { return std::nullopt; }
+  std::optional<PeerCall> peer_call(std::uint64_t, std::uint32_t) const override { return posted; }
   bool has_peer_calls(std::uint64_t) override { return false; }
+  std::optional<PeerCall> posted;
 };
 
 /// Ranks that share their control words.
@@ -77,6 +78,23 @@ TEST(FirstError, IsTheSameForAllWhoRaiseOneAtATime) {
     }
     for (const std::string& each : heard) EXPECT_EQ(each, ranks.told(0));
   }
+}
+
+/// A slow one may make it after this one has begun to look, and may wait for nobody in it.
+TEST(CallsThatDiffer, AreSeenAlsoWhereOneComesLater) {
+  Ranks ranks(2);
+  Watch::Waiting waiting;
+  waiting.sequence = 1;
+  waiting.awaited_ranks = [] { return std::vector<std::uint32_t>{1}; };
+  Watch::Backoff backoff;
+  Status status;
+  const Stopwatch watch;
+  while (status && watch.elapsed() < std::chrono::seconds(10)) {
+    status = ranks.watches[0]->pause(backoff, waiting);
+    if (watch.elapsed() > std::chrono::milliseconds(300)) ranks.transport.posted = PeerCall{{1, 1}};
+  }
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, Code::mismatch);
 }
 
 }  // namespace
