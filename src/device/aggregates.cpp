@@ -57,8 +57,8 @@ MessageRows rows_of(const DeviceCalls& calls, const Call& call) {
 /// What one of several aggregated calls gets.
 struct Share {
   kernels::Slots through;
-  std::size_t bytes = 0;  ///< size of each of its messages
-  bool is_less = false;   ///< it has fewer blocks than the call would take by itself
+  std::size_t bytes = 0;          ///< size of each of its messages
+  bool has_fewer_blocks = false;  ///< it has fewer blocks than the call would take by itself
 };
 
 std::uint32_t blocks_of(const Share& share) {
@@ -87,7 +87,7 @@ std::vector<Share> shares_of(const DeviceCalls& calls, std::span<const Call> gro
     const auto share = static_cast<std::uint32_t>(1 + shares[i].bytes * spare / all_bytes);
     kernels::Slots& through = shares[i].through;
     const std::uint32_t width = through.lanes / through.blocks;
-    shares[i].is_less = share < wanted[i];
+    shares[i].has_fewer_blocks = share < wanted[i];
     through.blocks = std::min(share, wanted[i]);
     through.lanes = through.blocks * width;
   }
@@ -98,7 +98,7 @@ std::vector<Share> shares_of(const DeviceCalls& calls, std::span<const Call> gro
 /// kernels, must match nothing else: a peer that groups its calls differently cuts it differently.
 std::uint16_t hash_of(const CallSignature& signature, const Share& share, bool two_hops) {
   const std::uint16_t hash = short_hash_of(signature);
-  if (!share.is_less && !two_hops) return hash;
+  if (!share.has_fewer_blocks && !two_hops) return hash;
   return static_cast<std::uint16_t>(mix(std::uint64_t{share.through.lanes} << 16 | hash));
 }
 

@@ -136,7 +136,7 @@ Status CudaRank::enqueue_aggregate(std::span<const Call> calls) {
     STRAIT_TRY(order_->end(each.stream, Tail::counted_launch));
     is_captured |= order_->is_captured();
   }
-  for (const Call& call : calls) started_.know({.signature = signature(call), .is_captured = is_captured});
+  for (const Call& call : calls) started_.note_call({.signature = signature(call), .is_captured = is_captured});
   return {};
 }
 
@@ -148,9 +148,9 @@ void CudaRank::begin_marking(const Call& call) {
 void CudaRank::end_marking(const Call& call, Tail tail) {
   mark_ = 0;
   if (launches_ == 0) return;
-  started_.know({.signature = signature(call),
-                 .is_captured = order_->is_captured(),
-                 .has_parts = launches_ > 1 || tail == Tail::other});
+  started_.note_call({.signature = signature(call),
+                      .is_captured = order_->is_captured(),
+                      .has_parts = launches_ > 1 || tail == Tail::other});
 }
 
 /// Exchanges go by copy engines if these are wanted, because the user has asked for them. For data that goes to all
