@@ -135,7 +135,8 @@ AggregateLaunch empty_launch(const kernels::Ring& ring, kernels::Protocol protoc
   AggregateLaunch launch{
       .protocol = protocol, .reduces = is_reduction(like.collective), .type = like.type, .stream = like.stream};
   launch.argument.ring = ring;
-  std::fill(std::begin(launch.argument.call_of_block), std::end(launch.argument.call_of_block), Aggregate::no_call);
+  std::fill(std::begin(launch.argument.call_index_of_block), std::end(launch.argument.call_index_of_block),
+            Aggregate::no_call);
   return launch;
 }
 
@@ -143,7 +144,7 @@ void add(const AggregatedCall& call, AggregateLaunch& launch) {
   Aggregate& aggregate = launch.argument;
   launch.blocks = std::uint32_t{call.first_block} + call.blocks;
   launch.threads = std::max(launch.threads, kernels::threads_for(call.pieces, aggregate.ring.ranks, call.width));
-  std::fill(aggregate.call_of_block + call.first_block, aggregate.call_of_block + launch.blocks,
+  std::fill(aggregate.call_index_of_block + call.first_block, aggregate.call_index_of_block + launch.blocks,
             static_cast<std::uint8_t>(aggregate.count));
   aggregate.calls[aggregate.count++] = call;
 }

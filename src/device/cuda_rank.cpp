@@ -121,11 +121,11 @@ DeviceCalls CudaRank::calls_over(kernels::Ring ring, std::uint32_t most_blocks) 
   ring.slow_ns = slow_ms * 1'000'000;
   ring.timeout_ns = static_cast<std::uint64_t>(request_.timeout_ms) * 1'000'000;
   const bool by_nvlink = kernels::kind_of(ring) == kernels::ArenaKind::nvlink;
-  return {
-      ring,
-      arenas_.barrier_tokens(),
-      {request_.options.max_sms, by_nvlink ? request_.options.lines_bytes : request_.options.packets_bytes,
-       request_.hops, request_.options.piped_bytes, arenas_.exchange_rates().gbps, most_blocks, arenas_.least_sms()}};
+  return {ring,
+          arenas_.barrier_tokens(),
+          {request_.options.max_sms, by_nvlink ? request_.options.lines_bytes : request_.options.packets_bytes,
+           request_.hops, request_.options.piped_unit_bytes, arenas_.exchange_rates().gbps, most_blocks,
+           arenas_.least_sms()}};
 }
 
 Status CudaRank::open_order() {
