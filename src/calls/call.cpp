@@ -276,7 +276,7 @@ std::set<const Call*> messages_that_stay(std::span<const Call> messages, std::ui
 
 }  // namespace
 
-Status check_places(std::span<const Call> messages, std::uint32_t rank) {
+Status check_no_overlap(std::span<const Call> messages, std::uint32_t rank) {
   struct Place {
     std::uintptr_t begin, end;
     const Call* message;

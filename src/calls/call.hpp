@@ -101,6 +101,6 @@ Status check_own_messages(std::span<const Call> messages, std::uint32_t rank);
 /// Checks that no message of a group receives into memory from which another one sends, or into which another one
 /// receives, because they run side by side. `rank`: whose messages they are. What it sends to itself may have the same
 /// place at both ends.
-Status check_places(std::span<const Call> messages, std::uint32_t rank);
+Status check_no_overlap(std::span<const Call> messages, std::uint32_t rank);
 
 }  // namespace strait

@@ -79,9 +79,10 @@ Status Comm::begin_on_device(std::span<const Call> calls) {
   // All streams are asked before any call is posted, because they may refuse.
   std::bitset<kernels::max_aggregated> captured;
   for (std::size_t i = 0; i < calls.size(); ++i) {
-    const bool is_asked = i != 0 && calls[i].stream == calls[i - 1].stream;
-    STRAIT_ASSIGN(captured[i], is_asked ? Result<bool>(captured[i - 1])
-                                        : capture_of(calls[i]).map([](std::uint64_t capture) { return capture != 0; }));
+    const bool was_asked = i != 0 && calls[i].stream == calls[i - 1].stream;
+    STRAIT_ASSIGN(captured[i], was_asked
+                                   ? Result<bool>(captured[i - 1])
+                                   : capture_of(calls[i]).map([](std::uint64_t capture) { return capture != 0; }));
   }
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const Call& call = calls[i];
@@ -208,7 +209,7 @@ Status Comm::begin_on_host(const Call& call, const Call& carried) {
 Status Comm::check_messages(std::span<const Call> calls) const {
   if (calls.empty() || has_failed()) return {};  // begin_messages() returns the failure instead
   STRAIT_TRY(check_own_messages(calls, rank_));
-  return device_ ? Status() : check_places(calls, rank_);
+  return device_ ? Status() : check_no_overlap(calls, rank_);
 }
 
 Status Comm::begin_messages(std::span<const Call> calls) {
@@ -356,7 +357,7 @@ SelectQuery Comm::query_for(const Call& call) const {
 
 /// Returns whether outputs are written around the cache, which pays once the buffers of all ranks no longer fit into it
 /// (docs/performance.md).
-bool Comm::streams(const Call& call) const {
+bool Comm::writes_around_cache(const Call& call) const {
   const BufferSizes sizes = buffer_sizes(call, call.root, ranks_);
   return (sizes.send_bytes + sizes.receive_bytes) * ranks_ > last_level_cache_bytes_;
 }
@@ -370,7 +371,7 @@ Result<std::unique_ptr<HostProgram>> Comm::make_program(const Call& call) {
   options.arithmetic = {call.type, call.op};
   options.count = query.count;
   options.slice_bytes = choice.slice_bytes;
-  options.stream_outputs = streams(call);
+  options.stream_outputs = writes_around_cache(call);
   options.simd = simd_;
   options.averaged = options_.averaged;
   PlanRequest chosen = selector_.request(query);

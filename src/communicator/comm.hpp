@@ -172,7 +172,7 @@ class Comm {
   std::uint64_t next_handle() { return registrations_.next_handle(); }
   Status deregister_memory(std::uint64_t handle);
   /// GPU ranks: ends a registration that no call can have used yet. Does not wait.
-  void forget_memory(std::uint64_t handle);
+  void drop_unused_registration(std::uint64_t handle);
   bool has_registrations() const { return !registrations_.is_empty(); }
   bool is_registered(const void* pointer, std::size_t bytes) const;
 
@@ -230,11 +230,11 @@ class Comm {
   Status register_on_all(std::uint64_t handle, void* pointer, std::size_t bytes);
   Status register_with_all(std::uint64_t number, void* pointer, std::size_t bytes, const Deadline& deadline);
   bool has_failed() const {
-    if (device_) device_->hear_of_failures();
+    if (device_) device_->raise_pending_failures();
     return watch_->has_failed();
   }
   /// Returns sticky(), and also tells ranks that wait on the channel of an error.
-  Status failure();
+  Status announce_failure();
   /// Returns what ends waits on the channel: a failure of the communicator, or is_cancelled().
   std::function<Status()> error_source_of(const IsCancelled& is_cancelled) const;
   /// Makes waits on the channel end by error_source_of() from now on.
@@ -274,7 +274,7 @@ class Comm {
   SelectQuery query_for(const Call& call) const;
   /// Checks that the ranks can carry the call out as its options ask.
   Status check_algorithm(const Call& call) const;
-  bool streams(const Call& call) const;
+  bool writes_around_cache(const Call& call) const;
   void begin_waiting();
   Watch::Waiting waiting() const;
 

@@ -28,7 +28,7 @@ void Comm::announce_exit(const Deadline& deadline) {
 
 Comm::~Comm() {
   CommsAtExit::instance().remove(*this);
-  if (recorder_) forget(*recorder_);
+  if (recorder_) stop_watching(*recorder_);
   device_.reset();
   if (watch_) watch_->leave();
 }

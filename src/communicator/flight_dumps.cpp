@@ -116,7 +116,7 @@ void watch_for_signal(const FlightRecorder& recorder) {
   recorders().live.insert(&recorder);
 }
 
-void forget(const FlightRecorder& recorder) {
+void stop_watching(const FlightRecorder& recorder) {
   const std::scoped_lock lock(recorders().mutex);
   recorders().live.erase(&recorder);
 }

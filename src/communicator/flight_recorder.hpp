@@ -80,7 +80,7 @@ class FlightRecorder {
 /// Between these two calls a recorder is dumped into the folder that STRAIT_FLIGHT_RECORDER names when the process gets
 /// SIGUSR1. They do nothing if it names none.
 void watch_for_signal(const FlightRecorder& recorder);
-void forget(const FlightRecorder& recorder);
+void stop_watching(const FlightRecorder& recorder);
 /// Dumps into the folder that STRAIT_FLIGHT_RECORDER names; an error if it names none, or cannot be written to.
 Status dump_to_folder(const FlightRecorder& recorder, const std::string& reason);
 /// Dumps after `failure`. Does nothing without a folder, and only warns if it cannot dump.

@@ -53,7 +53,7 @@ Status HostsRank::prepare() {
   calls_ = NetworkCalls(request_.rank, request_.hosts, {slot_bytes, piece_bytes, request_.exact_lanes});
   questions_ = std::make_unique<TimeLimitedQuestions>([device = request_.device] { cuda::begin_own_thread(device); });
   STRAIT_TRY(request_.agree(open_proxy(), "start its proxy"));
-  attendant_ = std::jthread([this](const std::stop_token& stop) { look_after(stop); });
+  attendant_ = std::jthread([this](const std::stop_token& stop) { run_attendant(stop); });
   return {};
 }
 
@@ -256,7 +256,7 @@ Status HostsRank::prepare_call(const Call& call) {
 Status HostsRank::register_memory(std::uint64_t number, void* pointer, std::size_t bytes) {
   const Status own = request_.host->register_memory(number, pointer, bytes);
   const Status agreed = request_.agree(own, "register its memory");
-  if (own && !agreed) forget_memory(number);
+  if (own && !agreed) drop_unused_registration(number);
   return agreed;
 }
 Status HostsRank::deregister_memory(std::uint64_t number) {
@@ -266,36 +266,36 @@ Status HostsRank::deregister_memory(std::uint64_t number) {
   proxy_->drain();
   return request_.host->deregister_memory(number);  // also after a failure: the handle is given back either way
 }
-void HostsRank::forget_memory(std::uint64_t number) { request_.host->forget_memory(number); }
+void HostsRank::drop_unused_registration(std::uint64_t number) { request_.host->drop_unused_registration(number); }
 
-void HostsRank::hear_of_failures() const {
+void HostsRank::raise_pending_failures() const {
   for (const Comm* part : parts_)
     if (const Status status = part->sticky(); !status && !request_.watch->has_failed())
       request_.watch->raise(status.error());
 }
 
 /// The attendant thread. If this communicator or an internal one fails, it makes all of them fail.
-void HostsRank::look_after(const std::stop_token& stop) {
+void HostsRank::run_attendant(const std::stop_token& stop) {
   cuda::begin_own_thread(request_.device);
   auto& mailbox = *static_cast<kernels::Mailbox*>(mailbox_.data());
   for (int looks = 0; !stop.stop_requested(); ++looks) {
-    hear_of_failures();
+    raise_pending_failures();
     if (request_.watch->has_failed() && mailbox.abort == 0) {
       std::atomic_ref(mailbox.abort) = 1;
       for (Comm* part : parts_) part->fail_in(request_.watch->sticky().error());
     }
     if (looks % looks_between_examinations == 0 && !request_.watch->has_failed())
       (void)request_.watch->examine_peers([this] { return is_idle() == true; });
-    if (looks % looks_between_questions == 0 && !request_.watch->has_failed()) tell_of_failed_gpu();
+    if (looks % looks_between_questions == 0 && !request_.watch->has_failed()) raise_if_gpu_failed();
     std::this_thread::sleep_for(poll_interval);
   }
 }
 
 /// Raises an error if this rank's GPU has failed. Ranks of its host may have nothing to do with it, and ranks of other
 /// hosts do not see it.
-void HostsRank::tell_of_failed_gpu() const {
+void HostsRank::raise_if_gpu_failed() const {
   const auto asked =
-      questions_->ask([order = order_.get()] { return std::optional(order->has_failed()); }, longest_question);
+      questions_->ask([order = order_.get()] { return std::optional(order->device_has_failed()); }, longest_question);
   if (asked == true) (void)request_.host->await_device();  // raises the error
 }
 
@@ -324,8 +324,8 @@ HostsRank::~HostsRank() {
                                               " has ended its communicator, and what it had sent was not received for "
                                               "some seconds. Let all ranks make the same calls"});
   attendant_ = {};
-  if (order_ && order_->has_failed()) (void)request_.host->await_device();
-  hear_of_failures();  // else the peers would not hear of them
+  if (order_ && order_->device_has_failed()) (void)request_.host->await_device();
+  raise_pending_failures();  // else the peers would not hear of them
   if (request_.watch->has_failed())
     for (Comm* part : parts_) part->fail_in(request_.watch->sticky().error());
   if (proxy_) proxy_->end();

@@ -48,13 +48,13 @@ class HostsRank final : public DeviceRank {
   Result<std::uint64_t> capture_of(void* stream) override {
     return order_->look_at(stream).map([this](bool) { return order_->capture_id(); });
   }
-  void hear_of_failures() const override;
+  void raise_pending_failures() const override;
   std::optional<bool> is_idle() const override;
   std::optional<DeviceProgress> progress() override;
   Status prepare_call(const Call& call) override;
   Status register_memory(std::uint64_t number, void* pointer, std::size_t bytes) override;
   Status deregister_memory(std::uint64_t number) override;
-  void forget_memory(std::uint64_t number) override;
+  void drop_unused_registration(std::uint64_t number) override;
   Status await_work() override;
 
  private:
@@ -82,8 +82,8 @@ class HostsRank final : public DeviceRank {
   bool has_own_work_ended() {
     return order_->await_idle([watch = request_.watch] { return watch->has_failed(); });
   }
-  void look_after(const std::stop_token& stop);
-  void tell_of_failed_gpu() const;
+  void run_attendant(const std::stop_token& stop);
+  void raise_if_gpu_failed() const;
 
   std::optional<cuda::RelaxedDeviceScope> ending_;
   HostsRequest request_;

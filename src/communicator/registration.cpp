@@ -11,7 +11,7 @@ Status Comm::register_memory(std::uint64_t handle, void* pointer, std::size_t by
 }
 
 Status Comm::register_on_all(std::uint64_t handle, void* pointer, std::size_t bytes) {
-  STRAIT_TRY(failure());
+  STRAIT_TRY(announce_failure());
   const Deadline deadline = Deadline::after_ms(options_.init_timeout_ms);
   device_deadline_ = deadline;
   STRAIT_TRY(begin_set_up(SetUpCall::registration, deadline));
@@ -26,7 +26,7 @@ Status Comm::register_with_all(std::uint64_t number, void* pointer, std::size_t 
   if (device_) {
     STRAIT_TRY(device_->register_memory(number, pointer, bytes));
     Status agreed = agree({}, "register its memory", deadline);
-    if (!agreed) device_->forget_memory(number);
+    if (!agreed) device_->drop_unused_registration(number);
     return agreed;
   }
   Status own;
@@ -46,10 +46,10 @@ Status Comm::register_with_all(std::uint64_t number, void* pointer, std::size_t 
   return agree(own, "register its memory", deadline);
 }
 
-void Comm::forget_memory(std::uint64_t handle) {
+void Comm::drop_unused_registration(std::uint64_t handle) {
   const auto number = registrations_.number_of(handle);
   if (!number) return;
-  device_->forget_memory(*number);
+  device_->drop_unused_registration(*number);
   registrations_.remove(handle);
 }
 

@@ -168,7 +168,7 @@ void Comm::set_error_source(const IsCancelled& is_cancelled) {
   channel_->set_error_source(error_source_of(is_cancelled));
 }
 
-Status Comm::failure() {
+Status Comm::announce_failure() {
   // If a peer has left because of a failure, the channel may tell of its leaving before the failure is known here.
   if (transport_) transport_->receive_early();
   Status sticky = this->sticky();
@@ -206,7 +206,7 @@ Status Comm::death_behind(const Error& error) const {
 }
 
 Status Comm::cause_of(const Error& error, SetUpCall call) {
-  STRAIT_TRY(failure());
+  STRAIT_TRY(announce_failure());
   if (error.code == Code::remote_error) STRAIT_TRY(death_behind(error));
   return error.code == Code::timeout && !has_captured_ ? watch_->compare_set_up(text_of(call), sequence_ + 1)
                                                        : Status();

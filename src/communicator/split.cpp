@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds news_every(10);
 Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions& options,
                                           const IsCancelled& is_cancelled) {
   return or_tell_out_of_memory([&]() -> Result<std::unique_ptr<Comm>> {
-    STRAIT_TRY(failure());
+    STRAIT_TRY(announce_failure());
     // However this ends, even for lack of memory: the check that is set here refers to the caller's `is_cancelled`.
     const AtScopeEnd as_before(
         [this, own = error_source_of({})]() mutable { channel_->set_error_source(std::move(own)); });

@@ -57,8 +57,8 @@ MessageRows rows_of(const DeviceCalls& calls, const Call& call) {
 /// What one of several aggregated calls gets.
 struct Share {
   kernels::Slots through;
-  std::size_t bytes = 0;  ///< size of each of its messages
-  bool is_less = false;   ///< it has fewer blocks than the call would take by itself
+  std::size_t bytes = 0;          ///< size of each of its messages
+  bool has_fewer_blocks = false;  ///< it has fewer blocks than the call would take by itself
 };
 
 std::uint32_t blocks_of(const Share& share) {
@@ -87,7 +87,7 @@ std::vector<Share> shares_of(const DeviceCalls& calls, std::span<const Call> gro
     const auto share = static_cast<std::uint32_t>(1 + shares[i].bytes * spare / all_bytes);
     kernels::Slots& through = shares[i].through;
     const std::uint32_t width = through.lanes / through.blocks;
-    shares[i].is_less = share < wanted[i];
+    shares[i].has_fewer_blocks = share < wanted[i];
     through.blocks = std::min(share, wanted[i]);
     through.lanes = through.blocks * width;
   }
@@ -98,7 +98,7 @@ std::vector<Share> shares_of(const DeviceCalls& calls, std::span<const Call> gro
 /// kernels, must match nothing else: a peer that groups its calls differently cuts it differently.
 std::uint16_t hash_of(const CallSignature& signature, const Share& share, bool two_hops) {
   const std::uint16_t hash = short_hash_of(signature);
-  if (!share.is_less && !two_hops) return hash;
+  if (!share.has_fewer_blocks && !two_hops) return hash;
   return static_cast<std::uint16_t>(mix(std::uint64_t{share.through.lanes} << 16 | hash));
 }
 
@@ -135,7 +135,8 @@ AggregateLaunch empty_launch(const kernels::Ring& ring, kernels::Protocol protoc
   AggregateLaunch launch{
       .protocol = protocol, .reduces = is_reduction(like.collective), .type = like.type, .stream = like.stream};
   launch.argument.ring = ring;
-  std::fill(std::begin(launch.argument.call_of_block), std::end(launch.argument.call_of_block), Aggregate::no_call);
+  std::fill(std::begin(launch.argument.call_index_of_block), std::end(launch.argument.call_index_of_block),
+            Aggregate::no_call);
   return launch;
 }
 
@@ -143,7 +144,7 @@ void add(const AggregatedCall& call, AggregateLaunch& launch) {
   Aggregate& aggregate = launch.argument;
   launch.blocks = std::uint32_t{call.first_block} + call.blocks;
   launch.threads = std::max(launch.threads, kernels::threads_for(call.pieces, aggregate.ring.ranks, call.width));
-  std::fill(aggregate.call_of_block + call.first_block, aggregate.call_of_block + launch.blocks,
+  std::fill(aggregate.call_index_of_block + call.first_block, aggregate.call_index_of_block + launch.blocks,
             static_cast<std::uint8_t>(aggregate.count));
   aggregate.calls[aggregate.count++] = call;
 }

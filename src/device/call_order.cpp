@@ -131,7 +131,7 @@ bool CallOrder::await_idle(const std::function<bool()>& has_failed) {
   for (;; std::this_thread::sleep_for(std::chrono::microseconds(200))) {
     const std::optional<bool> idle = is_idle();
     if (idle == true) return true;
-    if (!idle && this->has_failed()) return true;
+    if (!idle && device_has_failed()) return true;
     if (!has_failed()) continue;
     const auto now = std::chrono::steady_clock::now();
     if (!failed_at) failed_at = now;

@@ -77,7 +77,7 @@ class CallOrder {
   static void warn_not_ended(std::uint32_t rank, int device);
   /// Returns whether the device has failed, so that nothing is executed any more. Waits for no work on it. From any
   /// thread.
-  bool has_failed() { return !setup_.driver->has_passed(done_); }
+  bool device_has_failed() { return !setup_.driver->has_passed(done_); }
   /// Returns a copy of the counters of launches that have begun and ended; nothing if the GPU does not answer in time.
   /// From any thread; CUDA may block the caller for as long as kernels run.
   std::optional<kernels::LaunchCounts> read_counts();

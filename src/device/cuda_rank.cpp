@@ -45,7 +45,7 @@ void go_on_releasing(const DeviceRank::Request& request, DeviceCopies& copies, C
         std::this_thread::sleep_for(poll_interval);
         if (looks % looks_between_questions != 0) continue;
         const std::optional<bool> idle = order.is_idle();
-        if (idle == true || (!idle && order.has_failed())) return;
+        if (idle == true || (!idle && order.device_has_failed())) return;
       }
     }).detach();
   } catch (const std::system_error& error) {
@@ -94,7 +94,7 @@ Status CudaRank::prepare() {
   stages.done("copy engines and wire formats");
   log_trace(static_cast<int>(request_.rank), "set-up of the GPU: " + stages.text());
   (void)read_counts();  // the first read needs something of CUDA that it might not get while kernels wait
-  attendant_ = std::jthread([this](const std::stop_token& stop) { look_after(stop); });
+  attendant_ = std::jthread([this](const std::stop_token& stop) { run_attendant(stop); });
   return {};
 }
 
@@ -121,11 +121,11 @@ DeviceCalls CudaRank::calls_over(kernels::Ring ring, std::uint32_t most_blocks) 
   ring.slow_ns = slow_ms * 1'000'000;
   ring.timeout_ns = static_cast<std::uint64_t>(request_.timeout_ms) * 1'000'000;
   const bool by_nvlink = kernels::kind_of(ring) == kernels::ArenaKind::nvlink;
-  return {
-      ring,
-      arenas_.barrier_tokens(),
-      {request_.options.max_sms, by_nvlink ? request_.options.lines_bytes : request_.options.packets_bytes,
-       request_.hops, request_.options.piped_bytes, arenas_.exchange_rates().gbps, most_blocks, arenas_.least_sms()}};
+  return {ring,
+          arenas_.barrier_tokens(),
+          {request_.options.max_sms, by_nvlink ? request_.options.lines_bytes : request_.options.packets_bytes,
+           request_.hops, request_.options.piped_unit_bytes, arenas_.exchange_rates().gbps, most_blocks,
+           arenas_.least_sms()}};
 }
 
 Status CudaRank::open_order() {
@@ -194,7 +194,7 @@ CudaRank::~CudaRank() {
   ending_.emplace(request_.device);
   const bool ended = !order_ || has_own_work_ended();
   attendant_ = {};
-  hear_of_failures();  // else the peers would not hear of them
+  raise_pending_failures();  // else the peers would not hear of them
   if (ended) {
     questions_ = {};
     copies_ = {};
@@ -206,12 +206,12 @@ CudaRank::~CudaRank() {
       std::move(copies_), std::move(reducers_), std::move(registrations_), std::move(order_), std::move(questions_),
       std::move(seen_), std::move(wire_scratch_), std::move(arenas_), std::move(mailbox_), std::move(keeps_pinned_)));
   auto& copies = std::get<DeviceCopies>(*left);
-  if (copies.are_open()) go_on_releasing(request_, copies, *std::get<std::unique_ptr<CallOrder>>(*left));
+  if (copies.has_copies()) go_on_releasing(request_, copies, *std::get<std::unique_ptr<CallOrder>>(*left));
 }
 
 /// The attendant thread. It connects the kernels, which can only poll and write words of host memory, with the rest of
 /// the library.
-void CudaRank::look_after(const std::stop_token& stop) {
+void CudaRank::run_attendant(const std::stop_token& stop) {
   cuda::begin_own_thread(request_.device);
   const std::atomic_ref abort(ring_.mailbox->abort);
   bool tells = false;
@@ -225,15 +225,15 @@ void CudaRank::look_after(const std::stop_token& stop) {
     {
       // A registration may hold it while it waits for other ranks.
       const std::unique_lock lock(copies_mutex_, std::try_to_lock);
-      if (lock) copies_.look_after();
+      if (lock) copies_.poll();
     }
     // sticky() marks the failure as seen by this rank (Watch::Peers::on_failure), whose own thread may be elsewhere.
     // This comes last, because the flight recorder's dump asks the driver.
     if (std::exchange(tells, false)) (void)request_.watch->sticky();
     if (looks % looks_between_examinations == 0 && !request_.watch->has_failed()) {
-      started_.look(*ring_.mailbox, *request_.watch, [this] {
+      started_.poll(*ring_.mailbox, *request_.watch, [this] {
         auto counts = read_counts();
-        if (!counts) tell_of_failed_gpu();
+        if (!counts) raise_if_gpu_failed();
         return counts;
       });
       if (request_.watch->examine_peers([this] { return is_idle() == true; }))
@@ -244,7 +244,7 @@ void CudaRank::look_after(const std::stop_token& stop) {
 }
 
 /// Looks only for kernels that have timed out: those that end by the abort word do so after the error was raised.
-void CudaRank::hear_of_failures() const {
+void CudaRank::raise_pending_failures() const {
   kernels::Mailbox* const mailbox = ring_.mailbox;
   if (mailbox != nullptr && std::atomic_ref(mailbox->timed_out).load() != 0 && !request_.watch->has_failed())
     tell_of_mailbox(*mailbox, request_, reducers_);
@@ -265,8 +265,8 @@ std::optional<kernels::LaunchCounts> CudaRank::read_counts() const {
 /// Kernels that give up count as ended, and so do those behind them: once one has given up, these counts mean nothing.
 std::optional<DeviceProgress> CudaRank::progress() {
   const auto counts = read_counts();
-  started_.put_down_waits(*ring_.mailbox, request_.watch->own_control());
-  if (counts) started_.put_down(counts->started, *ring_.mailbox, request_.watch->own_control());
+  started_.record_marks_of_waiting(*ring_.mailbox, request_.watch->own_control());
+  if (counts) started_.record(counts->started, *ring_.mailbox, request_.watch->own_control());
   for (std::uint32_t* gave_up : {&ring_.mailbox->timed_out, &ring_.mailbox->aborted})
     if (std::atomic_ref(*gave_up).load() != 0) return DeviceProgress{};
   return counts ? std::optional(DeviceProgress{counts->collectives, counts->have_ended()}) : std::nullopt;
@@ -300,7 +300,7 @@ Status CudaRank::register_memory(std::uint64_t number, void* pointer, std::size_
   return ready;
 }
 
-void CudaRank::forget_memory(std::uint64_t number) {
+void CudaRank::drop_unused_registration(std::uint64_t number) {
   DeviceGuard guard(request_.device);
   const cuda::RelaxedCapture relaxed;  // unmapping must not spoil a capture of another thread
   registrations_.remove(number);
@@ -323,16 +323,16 @@ Status CudaRank::await_work() {
 
 /// Raises an error if this rank's GPU has failed. Called when peers wait for it, because nobody else might ask it for
 /// long, as in a program that itself waits for data.
-void CudaRank::tell_of_failed_gpu() const {
+void CudaRank::raise_if_gpu_failed() const {
   const auto asked =
-      questions_->ask([order = order_.get()] { return std::optional(order->has_failed()); }, longest_question);
+      questions_->ask([order = order_.get()] { return std::optional(order->device_has_failed()); }, longest_question);
   if (asked == true) (void)check_gpu();
 }
 
 /// Returns the error of a GPU that has failed. Calls cudaFree() only then, because CUDA does not promise that it waits
 /// for nothing on the GPU.
 Status CudaRank::error_of_gpu(const std::string& what) const {
-  if (!order_->has_failed()) return {};
+  if (!order_->device_has_failed()) return {};
   const cudaError_t error = cudaFree(nullptr);
   // CUDA is unloaded before the process ends. That is no failure of the GPU, and peers hear of the end in another way.
   return error == cudaErrorCudartUnloading ? Status() : check(error, what);

@@ -50,13 +50,13 @@ class CudaRank final : public DeviceRank {
   Result<std::uint64_t> capture_of(void* stream) override {
     return order_->look_at(stream).map([this](bool) { return order_->capture_id(); });
   }
-  void hear_of_failures() const override;
+  void raise_pending_failures() const override;
   std::optional<bool> is_idle() const override;
   std::optional<DeviceProgress> progress() override;
   Status prepare_call(const Call& call) override;
   Status register_memory(std::uint64_t number, void* pointer, std::size_t bytes) override;
   Status deregister_memory(std::uint64_t number) override;
-  void forget_memory(std::uint64_t number) override;
+  void drop_unused_registration(std::uint64_t number) override;
   Status await_work() override;
 
  private:
@@ -103,10 +103,10 @@ class CudaRank final : public DeviceRank {
   bool has_own_work_ended() {
     return order_->await_idle([watch = request_.watch] { return watch->has_failed(); });
   }
-  void tell_of_failed_gpu() const;
+  void raise_if_gpu_failed() const;
   Status error_of_gpu(const std::string& what) const;
   Status check_gpu() const;
-  void look_after(const std::stop_token& stop);
+  void run_attendant(const std::stop_token& stop);
   std::optional<kernels::LaunchCounts> read_counts() const;
 
   /// Set by the destructor. First, so that it lasts while the other members are destroyed.

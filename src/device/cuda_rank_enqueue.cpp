@@ -32,7 +32,7 @@ const void* kernel_of(const DeviceLaunch& what, const Call& call) {
   if (what.reduces)
     return one_hop ? kernels::exchange_reduce_kernel(what.protocol, call.type, call.op)
                    : kernels::two_hop_reduce_kernel(what.protocol, call.type, call.op);
-  return one_hop ? kernels::exchange_copy_kernel(what.protocol, what.apart)
+  return one_hop ? kernels::exchange_copy_kernel(what.protocol, what.independent)
                  : kernels::two_hop_copy_kernel(what.protocol);
 }
 
@@ -136,7 +136,7 @@ Status CudaRank::enqueue_aggregate(std::span<const Call> calls) {
     STRAIT_TRY(order_->end(each.stream, Tail::counted_launch));
     is_captured |= order_->is_captured();
   }
-  for (const Call& call : calls) started_.know({.signature = signature(call), .is_captured = is_captured});
+  for (const Call& call : calls) started_.note_call({.signature = signature(call), .is_captured = is_captured});
   return {};
 }
 
@@ -148,9 +148,9 @@ void CudaRank::begin_marking(const Call& call) {
 void CudaRank::end_marking(const Call& call, Tail tail) {
   mark_ = 0;
   if (launches_ == 0) return;
-  started_.know({.signature = signature(call),
-                 .is_captured = order_->is_captured(),
-                 .has_parts = launches_ > 1 || tail == Tail::other});
+  started_.note_call({.signature = signature(call),
+                      .is_captured = order_->is_captured(),
+                      .has_parts = launches_ > 1 || tail == Tail::other});
 }
 
 /// Exchanges go by copy engines if these are wanted, because the user has asked for them. For data that goes to all
@@ -190,7 +190,7 @@ Result<std::optional<DeviceRegistrations::Place>> CudaRank::place_of_output(cons
 
 /// The same on all ranks.
 bool CudaRank::may_go_straight(const Call& call) const {
-  return registrations_.were_any() && !copies_.carries(call) && calls_.goes_straight(call);
+  return registrations_.were_any() && !copies_.carries(call) && calls_.writes_directly(call);
 }
 
 /// What copy engines carry takes no SM, so there is no kernel that could count it: such a call is counted on no rank
@@ -252,9 +252,9 @@ Result<CallOrder::Tail> CudaRank::enqueue_over(const DeviceCalls& calls, const C
   std::vector<DeviceLaunch> launches = calls.launches_of(call, offers_into(offered));
   STRAIT_TRY(std::move(offered));
   keep_for_graphs(launches);
-  const bool leaves_own = calls.leaves_own(call, launches);
+  const bool caller_copies_own = calls.caller_copies_own(call, launches);
   const auto launch = [&] { return launch_all(std::move(launches), call); };
-  if (!leaves_own) return launch();
+  if (!caller_copies_own) return launch();
   const cuda::DeviceGuard guard(request_.device);  // a null stream means this device's default stream
   const auto copy_own = [&](void* stream) {
     return check(cudaMemcpyAsync(call.receive, call.send, call.count * size_bytes(call.type), cudaMemcpyDefault,

@@ -34,8 +34,10 @@ Result<bool> has_async_copies(int device) {
 
 }  // namespace
 
-/// Returns the bytes for the lane counters of so many rings, Ring::gave_up, and words_.
-std::size_t DeviceArenas::own_bytes(std::size_t rings) { return rings * counts_bytes + alignment + words_bytes; }
+/// Returns the bytes for the lane counters of so many rings, Ring::gave_up, and barrier_and_launch_words_.
+std::size_t DeviceArenas::counters_memory_bytes(std::size_t rings) {
+  return rings * counts_bytes + alignment + barrier_and_launch_words_bytes;
+}
 
 Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kernels::Mailbox* mailbox) {
   DeviceArenas arenas;
@@ -55,10 +57,11 @@ Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kern
   std::vector<Ring*> rings{&arenas.ring_};
   if (!arenas.islands_.empty()) rings.insert(rings.end(), {&arenas.island_ring_, &arenas.across_ring_});
   if (arenas.reducers_memory() != nullptr) rings.push_back(&arenas.reducers_ring_);
-  std::byte* next = arenas.is_staged() ? nullptr : arenas.ring_.arenas[request.rank] + arenas.own_begin_;
+  std::byte* next = arenas.is_staged() ? nullptr : arenas.ring_.arenas[request.rank] + arenas.counters_memory_begin_;
   if (next == nullptr) {
-    STRAIT_ASSIGN(arenas.own_, cuda::DeviceMemory::allocate(request.device, own_bytes(rings.size())));
-    next = arenas.own_.data();
+    STRAIT_ASSIGN(arenas.counters_memory_,
+                  cuda::DeviceMemory::allocate(request.device, counters_memory_bytes(rings.size())));
+    next = arenas.counters_memory_.data();
   }
   for (Ring* ring : rings) {
     ring->mailbox = mailbox;
@@ -67,7 +70,7 @@ Result<DeviceArenas> DeviceArenas::open(const DeviceRank::Request& request, kern
   // All rings share one word. A single ring needs it only if launches may give up before all ranks see the failure.
   if (rings.size() > 1 || request.timeout_ms != 0 || !request.shares_control)
     for (Ring* ring : rings) ring->gave_up = reinterpret_cast<std::uint32_t*>(next);
-  arenas.words_ = next + alignment;
+  arenas.barrier_and_launch_words_ = next + alignment;
   for (Ring* ring : rings) ring->launch_counts = arenas.launch_counts();
   return arenas;
 }
@@ -144,15 +147,15 @@ Result<Missing> DeviceArenas::open_island(const DeviceRank::Request& request, co
   const auto ranks = static_cast<std::uint32_t>(island.size());
   const ArenaKind kind = all_can(by_nvlink) ? ArenaKind::nvlink : ArenaKind::pcie;
   const bool are_all = ranks == request.ranks;
-  const ArenaLayout layout = arena_layout(kind, ranks, arena_bytes(kind, ranks) - own_bytes(1));
+  const ArenaLayout layout = arena_layout(kind, ranks, arena_bytes(kind, ranks) - counters_memory_bytes(1));
   // A rank that is alone in its island takes part in the trade with as little memory as can be allocated.
   const bool is_alone = ranks == 1 && request.ranks > 1;
   copy_windows_begin_ = (layout.size_bytes + alignment - 1) / alignment * alignment;
   copy_window_bytes_ = 0;
   if (ranks > 1 && are_all && DeviceCopies::are_wanted(request, false))
     copy_window_bytes_ = request.options.copy_window_bytes / (ranks - 1) / alignment * alignment;
-  own_begin_ = copy_windows_begin_ + (ranks - 1) * copy_window_bytes_;
-  const std::size_t bytes = is_alone ? 1 : own_begin_ + (are_all ? own_bytes(1) : 0);
+  counters_memory_begin_ = copy_windows_begin_ + (ranks - 1) * copy_window_bytes_;
+  const std::size_t bytes = is_alone ? 1 : counters_memory_begin_ + (are_all ? counters_memory_bytes(1) : 0);
   STRAIT_ASSIGN(auto traded,
                 trade(
                     request, island, "memory of GPUs", [&] { return SharedMemory::allocate(request.device, bytes); },

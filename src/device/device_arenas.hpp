@@ -45,9 +45,9 @@ class DeviceArenas {
   /// Return zeroed memory of this device: 2 * max_ranks words for barriers, and the counters of the launches of all
   /// rings. They lie behind the rings' lane counters, and all of these in the arena if that is GPU memory, because an
   /// allocation of its own takes 2 MB.
-  std::byte* barrier_tokens() const { return words_; }
+  std::byte* barrier_tokens() const { return barrier_and_launch_words_; }
   kernels::LaunchCounts* launch_counts() const {
-    return reinterpret_cast<kernels::LaunchCounts*>(words_ + barrier_bytes);
+    return reinterpret_cast<kernels::LaunchCounts*>(barrier_and_launch_words_ + barrier_bytes);
   }
   /// Returns scratch memory of this device for steps within islands (DeviceIslands).
   std::byte* island_scratch() const { return island_scratch_.data(); }
@@ -64,10 +64,11 @@ class DeviceArenas {
   const kernels::Ring& reducers_ring() const { return reducers_ring_; }
   const HostMemory* reducers_memory() const { return reducers_memory_.data() == nullptr ? nullptr : &reducers_memory_; }
   cpu_reducers::ReducerMemory reducers_layout() const;
-  std::size_t reducers_offset() const;                                  ///< where this rank's part begins, in bytes
-  std::uint32_t reducers_of_each() const { return reducers_of_each_; }  ///< threads of each rank of meeting_ring()
+  std::size_t reducers_offset() const;  ///< where this rank's part begins, in bytes
+  /// Returns the number of CPU threads for each rank of meeting_ring().
+  std::uint32_t reducer_threads_per_rank() const { return reducer_threads_per_rank_; }
   /// Returns how many ranks are in any meeting_ring().
-  std::size_t crossing_ranks() const { return meetings() * meeting_ranks(); }
+  std::size_t crossing_ranks() const { return meeting_count() * meeting_ranks(); }
   static constexpr std::uint8_t awaits_reducers = 255;  ///< in place of a rank: a kernel waits for CPU threads
   /// Returns the words that order the copies of copy engines between GPUs (copy_engine::PeerWords,
   /// copy_engine::MessageWords). Null unless there is more than one rank, data goes through GPU memory, and copy
@@ -95,7 +96,7 @@ class DeviceArenas {
 
  private:
   Status bound_blocks(const DeviceRank::Request& request);
-  static std::size_t own_bytes(std::size_t rings);
+  static std::size_t counters_memory_bytes(std::size_t rings);
   static Result<Missing> gather(const DeviceRank::Request& request, std::uint32_t missing, const Status& own,
                                 const std::string& what);
   Status open_islands(const DeviceRank::Request& request, kernels::Mailbox* mailbox);
@@ -121,26 +122,26 @@ class DeviceArenas {
   Status open_reducers(const DeviceRank::Request& request);
   /// Return how many ranks a meeting_ring() has, and how many such rings there are; the same on all ranks.
   std::size_t meeting_ranks() const { return islands_.empty() ? ring_.ranks : islands_.size(); }
-  std::size_t meetings() const { return islands_.empty() || !are_alike(islands_) ? 1 : islands_.front().size(); }
+  std::size_t meeting_count() const { return islands_.empty() || !are_alike(islands_) ? 1 : islands_.front().size(); }
 
   kernels::Ring ring_{}, island_ring_{}, across_ring_{}, reducers_ring_{};
   std::vector<Island> islands_;
-  std::vector<RankNodes> nodes_;  ///< by rank; only if staged
-  StagingShare staging_share_;    ///< only if staged
-  StagingBudget budget_;          ///< division of staging_share_
-  cuda::DeviceMemory own_;        ///< all rings' counters, Ring::gave_up and words_, if not in the arena
-  static constexpr std::size_t barrier_bytes = 2 * 8 * kernels::max_ranks, words_bytes = 4096;
-  static_assert(barrier_bytes + sizeof(kernels::LaunchCounts) <= words_bytes);
-  std::byte* words_ = nullptr;
+  std::vector<RankNodes> nodes_;        ///< by rank; only if staged
+  StagingShare staging_share_;          ///< only if staged
+  StagingBudget budget_;                ///< division of staging_share_
+  cuda::DeviceMemory counters_memory_;  ///< all rings' counters, Ring::gave_up and the words below, if not in the arena
+  static constexpr std::size_t barrier_bytes = 2 * 8 * kernels::max_ranks, barrier_and_launch_words_bytes = 4096;
+  static_assert(barrier_bytes + sizeof(kernels::LaunchCounts) <= barrier_and_launch_words_bytes);
+  std::byte* barrier_and_launch_words_ = nullptr;
   cuda::DeviceMemory island_scratch_;
   std::vector<SharedMemory> peers_;  ///< by rank of the island, including this one
   std::vector<HostMemory> staging_;  ///< by rank, including this one
   HostMemory windows_, peer_words_, reducers_memory_;
   std::size_t copy_windows_begin_ = 0, copy_window_bytes_ = 0;  ///< behind the slots of every arena
-  std::size_t own_begin_ = 0;                                   ///< behind the windows, if all ranks are one island
+  std::size_t counters_memory_begin_ = 0;                       ///< behind the windows, if all ranks are one island
   std::string why_staged_;
   ExchangeRates exchange_rates_;
-  std::uint32_t reducers_of_each_ = 0;
+  std::uint32_t reducer_threads_per_rank_ = 0;
   std::uint32_t most_blocks_ = 0, most_message_blocks_ = 0, least_sms_ = 0;
 };
 

@@ -219,7 +219,7 @@ std::optional<copy_engine::Wait> DeviceCopies::wait() {
   return found;
 }
 
-void DeviceCopies::look_after() {
+void DeviceCopies::poll() {
   Watch& watch = *request_->watch;
   if (watch.has_failed()) return release_waits();
   const auto wait = this->wait();

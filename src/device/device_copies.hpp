@@ -57,13 +57,13 @@ class DeviceCopies {
   static std::uint32_t hash_at(const Call& call, const DeviceRegistrations::Place& place);
 
   /// Returns whether there are copies for which streams could wait.
-  bool are_open() const { return staged_ || peers_ || messages_; }
+  bool has_copies() const { return staged_ || peers_ || messages_; }
   /// Ends whatever streams wait for, after the communicator has failed. To be called repeatedly, as streams may come to
   /// further waits. Makes no driver calls.
   void release_waits();
   /// Polled by the attendant thread: reports long waits, raises an error at the deadline, and ends waits when the
   /// communicator has failed.
-  void look_after();
+  void poll();
 
  private:
   Result<copy_engine::PeerCopies::Setup> setup_of(const DeviceArenas& arenas) const;

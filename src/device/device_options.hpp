@@ -17,7 +17,7 @@ struct DeviceOptions {
   std::size_t lines_bytes = 0;  ///< over NVLink: messages of up to this size go as lines
   /// Over PCIe: messages of up to this size go as packets; unset: by the rates.
   std::optional<std::size_t> packets_bytes;
-  std::size_t piped_bytes = 0;        ///< through peers' memory: messages of this size or more go through pipes
+  std::size_t piped_unit_bytes = 0;   ///< through peers' memory: unit of the lengths from which messages use pipes
   std::size_t host_memory_bytes = 0;  ///< limit of what all communicators of a host pin together, without P2P
   std::size_t copy_engine_bytes = 0;  ///< calls of this size or more use copy engines; 0: few do (DeviceCopies)
   bool copies_messages = true;        ///< whether copy engines may carry sends and receives, too

@@ -94,13 +94,13 @@ class DeviceRank {
   /// Ends a registration, after waiting for this rank's work on its GPU.
   virtual Status deregister_memory(std::uint64_t number) = 0;
   /// Ends a registration that no call can have used yet. Does not wait.
-  virtual void forget_memory(std::uint64_t number) = 0;
+  virtual void drop_unused_registration(std::uint64_t number) = 0;
   /// Waits until this rank's GPU has finished everything that was enqueued. Code::aborted: the communicator has failed,
   /// and the work does not end. Another error: the GPU has failed. From any thread.
   virtual Status await_work() = 0;
   /// If a kernel of this rank has given up, makes that the communicator's error now: a thread that has seen a stream
   /// complete need not wait until the attendant thread notices. From any thread.
-  virtual void hear_of_failures() const = 0;
+  virtual void raise_pending_failures() const = 0;
   /// Returns whether the GPU has finished everything that was enqueued; nothing if that cannot be determined now. From
   /// any thread.
   virtual std::optional<bool> is_idle() const = 0;

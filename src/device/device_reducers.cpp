@@ -42,7 +42,7 @@ Result<DeviceReducers> DeviceReducers::open(const DeviceRank::Request& request, 
   setup.rank = meeting.rank;
   setup.averaged = request.ranks;
   setup.options = request.options.reducers;
-  setup.options.threads = arenas.reducers_of_each();
+  setup.options.threads = arenas.reducer_threads_per_rank();
   setup.has_failed = [watch = request.watch] { return watch->has_failed(); };
   reducers.threads_ = std::make_unique<cpu_reducers::LaneReducers>(std::move(setup));
   STRAIT_TRY(reducers.threads_->start());

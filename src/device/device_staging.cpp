@@ -87,10 +87,11 @@ Status DeviceArenas::measure_rates(const DeviceRank::Request& request, const Are
 
 /// Divides the memory between kernels, copy engines and CPU threads.
 Status DeviceArenas::share_budget(const DeviceRank::Request& request) {
-  reducers_of_each_ =
+  reducer_threads_per_rank_ =
       cpu_reducers_of_each(request.options.reducers.threads, request.most_reducers, request.ranks, crossing_ranks());
-  const bool has_reducers = reducers_of_each_ > 0 && DeviceReducers::least_bytes(request, meeting_ranks(),
-                                                                                 crossing_ranks(), exchange_rates_) > 0;
+  const bool has_reducers =
+      reducer_threads_per_rank_ > 0 &&
+      DeviceReducers::least_bytes(request, meeting_ranks(), crossing_ranks(), exchange_rates_) > 0;
   const bool has_windows = request.ranks > 1 && DeviceCopies::are_wanted(request, true);
   STRAIT_ASSIGN(staging_share_, agree_on_staging(request, has_reducers, has_windows));
   budget_ = StagingBudget::of(staging_share_.bytes, has_reducers, has_windows);
@@ -151,27 +152,27 @@ Result<HostMemory> DeviceArenas::share_one(const DeviceRank::Request& request, s
 
 cpu_reducers::ReducerMemory DeviceArenas::reducers_layout() const {
   return cpu_reducers::ReducerMemory::of(static_cast<std::uint32_t>(meeting_ranks()),
-                                         budget_.reducers_bytes / meetings());
+                                         budget_.reducers_bytes / meeting_count());
 }
 
 std::size_t DeviceArenas::all_reducers_bytes() const {
-  return budget_.reducers_bytes > 0 ? meetings() * reducers_layout().size_bytes() : 0;
+  return budget_.reducers_bytes > 0 ? meeting_count() * reducers_layout().size_bytes() : 0;
 }
 
 std::size_t DeviceArenas::reducers_offset() const {
-  return meetings() > 1 ? place_of(islands_, ring_.rank).place * reducers_layout().size_bytes() : 0;
+  return meeting_count() > 1 ? place_of(islands_, ring_.rank).place * reducers_layout().size_bytes() : 0;
 }
 
 std::vector<PlacedPart> DeviceArenas::reducers_places() const {
   const cpu_reducers::ReducerMemory layout = reducers_layout();
   std::vector<PlacedPart> all;
-  for (std::size_t meeting = 0; meeting < meetings(); ++meeting) {
+  for (std::size_t meeting = 0; meeting < meeting_count(); ++meeting) {
     std::vector<RankNodes> nodes = nodes_;
     if (!islands_.empty()) {
       nodes.clear();
       for (const Island& island : islands_) nodes.push_back(nodes_[island[meeting]]);
     }
-    const auto places = places_of_reducers(layout, meeting * layout.size_bytes(), reducers_of_each_, nodes);
+    const auto places = places_of_reducers(layout, meeting * layout.size_bytes(), reducer_threads_per_rank_, nodes);
     all.insert(all.end(), places.begin(), places.end());
   }
   return all;

@@ -43,7 +43,7 @@ static_assert(kernels::kept_marks == posted_calls, "each mark has a place of its
 
 std::uint32_t StartedCalls::mark_of(const CallSignature& signature) { return std::max(hash_of(signature), 1u); }
 
-void StartedCalls::know(const Known& call) {
+void StartedCalls::note_call(const Known& call) {
   if (call == last_) return;
   last_ = call;
   const std::scoped_lock lock(mutex_);
@@ -59,19 +59,19 @@ StartedCalls::Mark StartedCalls::read(std::uint64_t mark) const {
   return {newest_ + static_cast<std::uint64_t>(std::int64_t{ahead}), static_cast<std::uint32_t>(mark)};
 }
 
-void StartedCalls::look(kernels::Mailbox& mailbox, Watch& watch, const Read& read) {
+void StartedCalls::poll(kernels::Mailbox& mailbox, Watch& watch, const Read& read) {
   if (const std::uint32_t waits = std::atomic_ref(mailbox.waits).exchange(0); waits != 0) {
-    put_down_waits(mailbox, watch.own_control());
+    record_marks_of_waiting(mailbox, watch.own_control());
     watch.own_control().mark_requests.fetch_add(1, std::memory_order_release);
     (void)see_kernel_waiting(watch, waits - 1);
-    looks_since_wait_ = 0;
-  } else if (++looks_since_wait_ == short_wait_looks) {
+    polls_since_wait_ = 0;
+  } else if (++polls_since_wait_ == short_wait_polls) {
     watch.forget_awaited();
   }
   const bool is_requested = has_new_requests(watch);
-  if (!is_requested && ++looks_ < most_looks) return;
-  looks_ = 0;
-  if (const auto counts = read()) put_down(counts->started, mailbox, watch.own_control());
+  if (!is_requested && ++polls_ < most_polls) return;
+  polls_ = 0;
+  if (const auto counts = read()) record(counts->started, mailbox, watch.own_control());
 }
 
 bool StartedCalls::has_new_requests(const Watch& watch) {
@@ -138,16 +138,16 @@ Status StartedCalls::compare(Watch& watch, std::uint64_t sequence, const CallSig
   return {};
 }
 
-void StartedCalls::put_down_waits(kernels::Mailbox& mailbox, RankControl& control) {
+void StartedCalls::record_marks_of_waiting(kernels::Mailbox& mailbox, RankControl& control) {
   // Marks are taken out: one that stays there for very long would look newer than those that have come since.
   const auto take = [](std::uint64_t& word) { return std::atomic_ref(word).exchange(0, std::memory_order_acquire); };
   kernels::StartedMarks started{};
   std::transform(std::begin(mailbox.started.calls), std::end(mailbox.started.calls), std::begin(started.calls), take);
   started.messages = take(mailbox.started.messages);
-  put_down(started, mailbox, control);
+  record(started, mailbox, control);
 }
 
-void StartedCalls::put_down(const kernels::StartedMarks& started, kernels::Mailbox& mailbox, RankControl& control) {
+void StartedCalls::record(const kernels::StartedMarks& started, kernels::Mailbox& mailbox, RankControl& control) {
   // Calls that start behind one that gave up give up as well.
   if (std::atomic_ref(mailbox.abort).load() != 0 || std::atomic_ref(mailbox.timed_out).load() != 0) return;
   const std::scoped_lock lock(mutex_);

@@ -34,26 +34,26 @@ class StartedCalls {
     friend bool operator==(const Known&, const Known&) = default;
   };
   /// Notes that a call was enqueued or captured, so that its mark can be translated.
-  void know(const Known& call);
+  void note_call(const Known& call);
   /// Polled by the attendant thread. If a kernel of this rank waits, asks all ranks to record what they have started,
   /// and raises an error if the wait can never end. If any rank has asked, records what this rank's GPU has started.
-  void look(kernels::Mailbox& mailbox, Watch& watch, const Read& read);
+  void poll(kernels::Mailbox& mailbox, Watch& watch, const Read& read);
   /// Raises an error if a peer's GPU has started another call than this rank's under the same collective number. By the
   /// attendant thread.
   static Status compare(Watch& watch);
   /// Records the calls in `started` that are new, unless a kernel has given up. Kernels may start more calls between
   /// two recordings than are kept, so some may never be recorded.
-  void put_down(const kernels::StartedMarks& started, kernels::Mailbox& mailbox, RankControl& control);
+  void record(const kernels::StartedMarks& started, kernels::Mailbox& mailbox, RankControl& control);
   /// Records the marks that waiting kernels have left in the mailbox, and takes them out of it.
-  void put_down_waits(kernels::Mailbox& mailbox, RankControl& control);
+  void record_marks_of_waiting(kernels::Mailbox& mailbox, RankControl& control);
 
  private:
-  /// Most looks between two recordings: bounded so that the 32 bits of a mark's number tell which mark is newer.
-  static constexpr int most_looks = 10'000;
+  /// Most polls between two recordings: bounded so that the 32 bits of a mark's number tell which mark is newer.
+  static constexpr int most_polls = 10'000;
   /// Most calls that are known. More different ones outside of graphs occur only in programs whose counts never repeat.
   static constexpr std::size_t most_known = std::size_t{1} << 16;
-  /// Looks without news after which no kernel is taken to wait any more: one that waits reports more often than that.
-  static constexpr int short_wait_looks = 20;
+  /// Polls without news after which no kernel is taken to wait any more: one that waits reports more often than that.
+  static constexpr int short_wait_polls = 20;
   struct Mark {
     std::uint64_t sequence;
     std::uint32_t call;
@@ -79,8 +79,8 @@ class StartedCalls {
   std::unordered_map<std::uint32_t, Known> known_;  ///< by mark
   std::optional<Known> last_;                       ///< fast path: most calls equal the one before
   std::uint64_t newest_ = 0;
-  int looks_ = 0;  ///< calls of look() since the last recording
-  int looks_since_wait_ = 0;
+  int polls_ = 0;  ///< calls of poll() since the last recording
+  int polls_since_wait_ = 0;
   std::uint32_t requests_seen_ = 0;                     ///< sum of all ranks' RankControl::mark_requests, as last seen
   std::unordered_map<std::uint32_t, Awaited> awaited_;  ///< by rank
 };

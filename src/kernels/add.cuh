@@ -18,9 +18,9 @@ __device__ __forceinline__ bool await_contributions(const Add& add, std::uint32_
   const std::uint32_t peer = threadIdx.x;
   if (peer < ring.ranks && peer != ring.rank) {
     const std::uint32_t* const word = add.contributed[peer] + round % 2;
-    Patience patience;
+    PollMonitor monitor;
     while (static_cast<std::int32_t>(acquire_count(word) - (round + 1)) < 0)
-      if (patience.spent(ring, peer, blockIdx.x, false)) {
+      if (monitor.must_give_up(ring, peer, blockIdx.x, false)) {
         shared.failed = 1;
         break;
       }

@@ -62,7 +62,7 @@ __device__ __forceinline__ const Aggregate& arguments_of(const AggregatePart& pa
 __device__ __forceinline__ std::uint32_t lane_of(const AggregatePart& part, std::uint32_t lane) {
   return lane - part.call.first_lane;
 }
-__device__ __forceinline__ Minder minder_of(const AggregatePart& part) {
+__device__ __forceinline__ LaneManager lane_manager_of(const AggregatePart& part) {
   const AggregatedCall& call = part.call;
   return {part.ring, call.width, blockIdx.x - call.first_block, call.blocks, call.first_lane};
 }
@@ -85,9 +85,9 @@ __device__ __forceinline__ void mark_start(const AggregatePart& part, std::uint3
 /// Returns whether this block has a call. If not, it has already recorded that the launch has begun, and that the block
 /// has ended.
 __device__ __forceinline__ bool has_call(const Aggregate& aggregate) {
-  if (aggregate.call_of_block[blockIdx.x] != Aggregate::no_call) return true;
+  if (aggregate.call_index_of_block[blockIdx.x] != Aggregate::no_call) return true;
   mark_start(aggregate, begin_launch(aggregate.ring));
-  tell_finished(aggregate.ring);
+  count_finished_block(aggregate.ring);
   return false;
 }
 
@@ -103,7 +103,7 @@ __device__ __forceinline__ void copy_aggregated(const AggregatePart& part) {
 template <class P>
 __global__ void __launch_bounds__(max_threads, 1) aggregate_copy(const __grid_constant__ Aggregate aggregate) {
   if (!has_call(aggregate)) return;
-  copy_aggregated<P>(part_of(aggregate, aggregate.calls[aggregate.call_of_block[blockIdx.x]]));
+  copy_aggregated<P>(part_of(aggregate, aggregate.calls[aggregate.call_index_of_block[blockIdx.x]]));
 }
 
 /// For every operation: there is too little to add up, or it arrives too slowly, for a kernel with only sums to be
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(max_threads, 1) aggregate_copy(const __grid_co
 template <class P, KernelType kind>
 __global__ void __launch_bounds__(max_threads, 1) aggregate_reduce(const __grid_constant__ Aggregate aggregate) {
   if (!has_call(aggregate)) return;
-  const AggregatedCall& call = aggregate.calls[aggregate.call_of_block[blockIdx.x]];
+  const AggregatedCall& call = aggregate.calls[aggregate.call_index_of_block[blockIdx.x]];
   const AggregatePart part = part_of(aggregate, call);
   const Operation operation{call.op, call.type, part.ring.averaged, call.premul_scalar};
   bool done = false;

@@ -97,10 +97,10 @@ class Coder {
     }
   }
   /// Stores what a rank keeps of its own data, on each of the block's lanes.
-  __device__ __forceinline__ void take_own(const Own* own) const {
+  __device__ __forceinline__ void take_own(const OwnPart* own) const {
     RunDealer dealer;
     for (std::uint32_t nth = 0; nth < call_.width; ++nth) {
-      const Own& mine = own[nth];
+      const OwnPart& mine = own[nth];
       const Runs runs{mine.bytes};
       dealer.deal<1>(
           runs.count(), [&](std::uint32_t run) { return load(mine.input, runs, run); },
@@ -112,10 +112,10 @@ class Coder {
   /// Adds up what all ranks contribute to this rank's own part, on each of the block's lanes. `incoming` is indexed by
   /// lane and position. `use(nth, runs, run, sums)` receives the sums of a run.
   template <class Use>
-  __device__ __forceinline__ void sum(const Own* own, const Incoming* incoming, Use&& use) const {
+  __device__ __forceinline__ void sum(const OwnPart* own, const Incoming* incoming, Use&& use) const {
     RunDealer dealer;
     for (std::uint32_t nth = 0; nth < call_.width; ++nth) {
-      const Own& mine = own[nth];
+      const OwnPart& mine = own[nth];
       const Incoming* const chunks = incoming + nth * (call_.ring.ranks - 1);
       const Runs runs{mine.bytes};
       dealer.deal<1>(

@@ -10,11 +10,11 @@
 #include "kernels/granule_reductions.cuh"
 #include "kernels/granules.cuh"
 #include "kernels/lane.cuh"
-#include "kernels/minder.cuh"
+#include "kernels/lane_manager.cuh"
 #include "kernels/stagger.cuh"
 
 /// The kernels of Exchange (launch.hpp) in bulk: one hop, as a copy and as a reduction. A block may serve several lanes
-/// (minder.cuh).
+/// (lane_manager.cuh).
 namespace strait::kernels {
 
 /// What the threads of a block share in a round of an exchange. For each of the block's lanes, chunks are indexed by
@@ -22,7 +22,7 @@ namespace strait::kernels {
 struct BulkExchangeRound {
   Outgoing outgoing[max_width * max_ranks];
   Incoming incoming[max_width * max_ranks];
-  Own own[max_width];
+  OwnPart own[max_width];
   int failed;
   Outgoing first[max_ranks];  ///< what the first round sends: only the source and the length
 };
@@ -30,27 +30,28 @@ struct BulkExchangeRound {
 /// Sets the source and the length of a peer's first chunk. Called by the thread that manages the peer on the block's
 /// first lane.
 template <class Call>
-__device__ __forceinline__ void name_first(const Call& exchange, const Message& send, const Minder& minder,
+__device__ __forceinline__ void name_first(const Call& exchange, const Message& send, const LaneManager& manager,
                                            BulkExchangeRound& shared) {
   std::size_t offset = 0;
-  shared.first[minder.position].bytes = chunk_of(send, lane_of(exchange, minder.lane), 0, offset);
-  shared.first[minder.position].source = send.data + offset * unit_bytes(exchange);
+  shared.first[manager.position].bytes = chunk_of(send, lane_of(exchange, manager.lane), 0, offset);
+  shared.first[manager.position].source = send.data + offset * unit_bytes(exchange);
 }
 
 /// Sets what this round sends to a peer, and claims the slot. Called by the thread that manages the peer.
 template <class Call>
 __device__ __forceinline__ void prepare_send(const Call& exchange, const Message& send, Lane<Bulk>& lane,
-                                             const Minder& minder, std::uint32_t round, BulkExchangeRound& shared) {
-  if (!minder.has_peer) return;
+                                             const LaneManager& manager, std::uint32_t round,
+                                             BulkExchangeRound& shared) {
+  if (!manager.has_peer) return;
   std::size_t offset = 0;
-  const std::uint32_t bytes = chunk_of(send, lane_of(exchange, minder.lane), round, offset);
+  const std::uint32_t bytes = chunk_of(send, lane_of(exchange, manager.lane), round, offset);
   Outgoing outgoing;
   const std::byte* const source = send.data + offset * unit_bytes(exchange);
-  if (!lane.next_slot(source, bytes, send.call_hash, outgoing, minder.lane)) shared.failed = 1;
+  if (!lane.next_slot(source, bytes, send.call_hash, outgoing, manager.lane)) shared.failed = 1;
   if (exchange.cast == Cast::single) {
-    shared.outgoing[minder.chunk] = outgoing;
-  } else if (minder.position == 0) {
-    shared.outgoing[minder.nth] = outgoing;
+    shared.outgoing[manager.chunk] = outgoing;
+  } else if (manager.position == 0) {
+    shared.outgoing[manager.nth] = outgoing;
   }
 }
 
@@ -58,24 +59,24 @@ __device__ __forceinline__ void prepare_send(const Call& exchange, const Message
 /// thread.
 template <class Call>
 __device__ __forceinline__ void prepare_receive(const Call& exchange, const Message& send, const Message& receive,
-                                                Lane<Bulk>& lane, const Minder& minder, std::uint32_t round,
+                                                Lane<Bulk>& lane, const LaneManager& manager, std::uint32_t round,
                                                 BulkExchangeRound& shared) {
   std::size_t offset = 0;
-  const std::uint32_t bytes = chunk_of(receive, lane_of(exchange, minder.lane), round, offset);
+  const std::uint32_t bytes = chunk_of(receive, lane_of(exchange, manager.lane), round, offset);
   offset *= unit_bytes(exchange);
-  if (!minder.has_peer) {
-    shared.own[minder.nth] = {send.data + offset, receive.data + offset, bytes};
+  if (!manager.has_peer) {
+    shared.own[manager.nth] = {send.data + offset, receive.data + offset, bytes};
   } else {
-    lane.expect(receive.data + offset, bytes, receive.call_hash, shared.incoming[minder.chunk]);
+    lane.expect(receive.data + offset, bytes, receive.call_hash, shared.incoming[manager.chunk]);
   }
 }
 
 /// Sets that nothing is received, for the rounds before receiving begins.
-__device__ __forceinline__ void receive_nothing(const Minder& minder, BulkExchangeRound& shared) {
-  if (!minder.has_peer) {
-    shared.own[minder.nth].bytes = 0;
+__device__ __forceinline__ void receive_nothing(const LaneManager& manager, BulkExchangeRound& shared) {
+  if (!manager.has_peer) {
+    shared.own[manager.nth].bytes = 0;
   } else {
-    shared.incoming[minder.chunk].bytes = 0;
+    shared.incoming[manager.chunk].bytes = 0;
   }
 }
 
@@ -89,32 +90,32 @@ __device__ __forceinline__ bool run_bulk_exchange(const Call& exchange, BulkExch
                                                   SendChunks&& send_chunks, Combine&& combine) {
   if (begins_launch(exchange)) fetch_arguments(arguments_of(exchange));
   const Ring& ring = exchange.ring;
-  const Minder minder = minder_of(exchange);
+  const LaneManager manager = lane_manager_of(exchange);
   const std::uint32_t copies = exchange.cast == Cast::multi ? 1 : ring.ranks - 1;
   // What depends only on the arguments precedes the wait, while the previous launch still runs.
-  const Message send = message_to(exchange, minder.peer), receive = message_from(exchange, minder.peer);
-  Lane<Bulk> lane(ring, minder.peer, exchange.cast, minder.lane);
-  if (minder.has_peer && minder.nth == 0) name_first(exchange, send, minder, shared);
+  const Message send = message_to(exchange, manager.peer), receive = message_from(exchange, manager.peer);
+  Lane<Bulk> lane(ring, manager.peer, exchange.cast, manager.lane);
+  if (manager.has_peer && manager.nth == 0) name_first(exchange, send, manager, shared);
   if (threadIdx.x == 0) shared.failed = 0;
   __syncthreads();
   const FirstPush<Bulk> first(shared.first, copies, exchange.pieces);
   const std::uint32_t before = begins_launch(exchange) ? begin_launch(ring) : 0;
   first.prefetch();
-  const bool goes_on = minder.minds && lane.resume();
+  const bool goes_on = manager.manages && lane.resume();
   if (begins_launch(exchange)) mark_start(exchange, before);
-  if (minder.minds && !goes_on) shared.failed = 1;
+  if (manager.manages && !goes_on) shared.failed = 1;
   bool gives_up = false;
   const std::uint32_t last = exchange.rounds + exchange.lead - 1;
   stagger(exchange.stagger_ns);
   for (std::uint32_t round = 0; round <= last; ++round) {
     const auto prepare = [&] {
-      prepare_send(exchange, send, lane, minder, round, shared);
+      prepare_send(exchange, send, lane, manager, round, shared);
       if (round < exchange.lead) {
-        receive_nothing(minder, shared);
+        receive_nothing(manager, shared);
       } else {
-        prepare_receive(exchange, send, receive, lane, minder, round - exchange.lead, shared);
+        prepare_receive(exchange, send, receive, lane, manager, round - exchange.lead, shared);
       }
-      if (minder.has_peer && !await(ring, shared.incoming[minder.chunk], minder.lane)) shared.failed = 1;
+      if (manager.has_peer && !wait_for_chunk(ring, shared.incoming[manager.chunk], manager.lane)) shared.failed = 1;
     };
     if (goes_on) out_of_line(prepare);
     __syncthreads();
@@ -125,11 +126,11 @@ __device__ __forceinline__ bool run_bulk_exchange(const Call& exchange, BulkExch
     const Notice sent(shared.outgoing, copies * exchange.width);
     gives_up = __syncthreads_or(!done) != 0;
     if (gives_up) break;
-    if (minder.has_peer && round != last) lane.give_back();
+    if (manager.has_peer && round != last) lane.give_back();
     fence_and_publish(sent);
   }
-  if (minder.has_peer) lane.save(gives_up);
-  if (gives_up || ends_launch(exchange)) tell_finished(ring);
+  if (manager.has_peer) lane.save(gives_up);
+  if (gives_up || ends_launch(exchange)) count_finished_block(ring);
   return !gives_up;
 }
 
@@ -159,7 +160,7 @@ __device__ __forceinline__ bool bulk_reduce(const Call& exchange, const Operatio
     if constexpr (std::is_same_v<Call, Exchange> && type == other_types)
       if (combine_all(ring, shared.own, shared.incoming, width, exchange.pieces, operation)) return true;
     for (std::uint32_t nth = 0; nth < width; ++nth) {
-      const Own& own = shared.own[nth];
+      const OwnPart& own = shared.own[nth];
       if (own.bytes == 0) continue;
       const auto reduce = [=, call = &exchange, incoming = shared.incoming + nth * peers] {
         return reduce_exchanged<Bulk, type, false>(*call, own, incoming, operation, contribute);

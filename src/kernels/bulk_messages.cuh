@@ -17,43 +17,43 @@ __device__ __forceinline__ void run_messages(const Messages& exchange) {
   auto& shared = shared_memory<Round>();
   const Ring& ring = exchange.ring;
   const std::uint32_t peers = ring.ranks - 1, width = exchange.width, pieces = exchange.pieces;
-  const Minder minder(ring, width);
-  const Message send = exchange.send[minder.peer], receive = exchange.receive[minder.peer];
-  Lane<Bulk> lane(ring, minder.peer, Cast::single, minder.lane);
-  if (minder.has_peer && minder.nth == 0) name_first(exchange, send, minder, shared);
+  const LaneManager manager(ring, width);
+  const Message send = exchange.send[manager.peer], receive = exchange.receive[manager.peer];
+  Lane<Bulk> lane(ring, manager.peer, Cast::single, manager.lane);
+  if (manager.has_peer && manager.nth == 0) name_first(exchange, send, manager, shared);
   if (threadIdx.x == 0) shared.failed = 0;
   if (threadIdx.x == 0) store_progress(shared.failed_or_ready, 0);
   __syncthreads();
   const FirstPush<Bulk> first(shared.first, peers, pieces);
   const std::uint32_t before = begin_launch(ring);
   first.prefetch();
-  std::conditional_t<are_offered, OfferedWay, Way> sent, taken;
+  std::conditional_t<are_offered, OfferedMessageProgress, BulkMessageProgress> sent, taken;
   taken.is_late = true;  // what has just begun cannot have arrived yet
   const auto fail = [&] {
     shared.failed = 1;
     store_progress(shared.failed_or_ready, 1);
   };
-  const bool goes_on = minder.minds && lane.resume();
+  const bool goes_on = manager.manages && lane.resume();
   if constexpr (are_offered) {
     sent.first_slot = lane.sent();
-    sent.may_be_offered = minder.has_peer && send.bytes >= exchange.least_bytes;
+    sent.may_be_offered = manager.has_peer && send.bytes >= exchange.least_bytes;
     taken.first_slot = lane.taken();
-    if (minder.has_peer && receive.bytes >= exchange.least_bytes) taken.offer = exchange.offers[minder.peer];
-    if (goes_on && taken.offer != 0 && taken.is_left(receive, minder.lane))
-      Offers(ring, minder.peer, minder.lane).make(taken.first_slot, taken.offer, receive.bytes);
+    if (manager.has_peer && receive.bytes >= exchange.least_bytes) taken.offer = exchange.offers[manager.peer];
+    if (goes_on && taken.offer != 0 && taken.is_left(receive, manager.lane))
+      Offers(ring, manager.peer, manager.lane).make(taken.first_slot, taken.offer, receive.bytes);
   }
   mark_start(ring, before);
-  if (minder.minds && !goes_on) fail();
+  if (manager.manages && !goes_on) fail();
   bool gives_up = false;
   stagger(exchange.stagger_ns);
   for (bool is_first = true, left = true; left; is_first = false) {
     const auto prepare = [&] {
-      if (!minder.has_peer) return prepare_own(send, receive, minder, taken, shared);
+      if (!manager.has_peer) return prepare_own(send, receive, manager, taken, shared);
       const auto prepare_next = [&] {
         if constexpr (are_offered)
-          return NextMessages(exchange, send, receive, lane, minder, sent, taken).await(shared);
+          return NextMessages(exchange, send, receive, lane, manager, sent, taken).await(shared);
         else
-          return prepare_messages(exchange, send, receive, lane, minder, sent, taken, shared);
+          return prepare_messages(exchange, send, receive, lane, manager, sent, taken, shared);
       };
       if (!prepare_next()) fail();
       if (is_first) taken.is_late = false;
@@ -72,15 +72,15 @@ __device__ __forceinline__ void run_messages(const Messages& exchange) {
     };
     run_round(ring, send_chunks, take, [] {});
     if (threadIdx.x == 0) store_progress(shared.failed_or_ready, 0);
-    const bool is_left =
-        minder.minds && (taken.is_left(receive, minder.lane) || (minder.has_peer && sent.is_left(send, minder.lane)));
+    const bool is_left = manager.manages && (taken.is_left(receive, manager.lane) ||
+                                             (manager.has_peer && sent.is_left(send, manager.lane)));
     const Notice notice(shared.outgoing, width * peers);
     left = __syncthreads_or(is_left) != 0;
-    if (minder.has_peer && left) lane.give_back();
+    if (manager.has_peer && left) lane.give_back();
     fence_and_publish(notice);
   }
-  if (minder.has_peer) lane.save(gives_up);
-  tell_finished(ring);
+  if (manager.has_peer) lane.save(gives_up);
+  count_finished_block(ring);
 }
 
 /// Templates only so that a header may define them.

@@ -11,7 +11,7 @@ struct BulkMessagesRound : BulkExchangeRound {
 };
 
 /// How far a message has come on a lane, as its thread knows.
-struct Way {
+struct BulkMessageProgress {
   std::uint32_t round = 0;
   /// The message was waited for in vain, and is no longer waited for if other messages can move.
   bool is_late = false;
@@ -34,17 +34,18 @@ inline constexpr std::uint32_t looks_in_time = 16;
 /// once. Called by each thread that manages a peer. Waits until the block has something to move. Returns false if the
 /// thread gave up.
 __device__ __forceinline__ bool prepare_messages(const Exchange& exchange, const Message& send, const Message& receive,
-                                                 Lane<Bulk>& lane, const Minder& minder, Way& sent, Way& taken,
+                                                 Lane<Bulk>& lane, const LaneManager& manager,
+                                                 BulkMessageProgress& sent, BulkMessageProgress& taken,
                                                  BulkMessagesRound& shared) {
   std::size_t from = 0, to = 0;
-  const std::uint32_t out_bytes = sent.next(send, minder.lane, from), in_bytes = taken.next(receive, minder.lane, to);
+  const std::uint32_t out_bytes = sent.next(send, manager.lane, from), in_bytes = taken.next(receive, manager.lane, to);
   bool awaits_slot = out_bytes != 0, awaits_chunk = in_bytes != 0;
   Outgoing outgoing{};
   Incoming incoming{};
-  Patience patience;
+  PollMonitor monitor;
   for (std::uint32_t looks = 0; awaits_slot || awaits_chunk; ++looks) {
     if (awaits_slot && lane.has_slot()) {
-      (void)lane.next_slot(send.data + from, out_bytes, send.call_hash, outgoing, minder.lane);
+      (void)lane.next_slot(send.data + from, out_bytes, send.call_hash, outgoing, manager.lane);
       awaits_slot = false;
       store_progress(shared.failed_or_ready, 1);
     }
@@ -55,23 +56,23 @@ __device__ __forceinline__ bool prepare_messages(const Exchange& exchange, const
     }
     const bool in_time = looks < looks_in_time && ((awaits_slot && !sent.is_late) || (awaits_chunk && !taken.is_late));
     if (!in_time && load_progress(shared.failed_or_ready) != 0) break;
-    if (patience.spent(exchange.ring, minder.peer, minder.lane, awaits_slot)) return false;
+    if (monitor.must_give_up(exchange.ring, manager.peer, manager.lane, awaits_slot)) return false;
   }
   sent.is_late = awaits_slot;
   taken.is_late = awaits_chunk;
   sent.round += outgoing.bytes != 0 ? 1 : 0;
   taken.round += incoming.bytes != 0 ? 1 : 0;
-  shared.outgoing[minder.chunk] = outgoing;
-  shared.incoming[minder.chunk] = incoming;
+  shared.outgoing[manager.chunk] = outgoing;
+  shared.incoming[manager.chunk] = incoming;
   return true;
 }
 
 /// Does the same for what stays on this rank.
-__device__ __forceinline__ void prepare_own(const Message& send, const Message& receive, const Minder& minder,
-                                            Way& taken, BulkMessagesRound& shared) {
+__device__ __forceinline__ void prepare_own(const Message& send, const Message& receive, const LaneManager& manager,
+                                            BulkMessageProgress& taken, BulkMessagesRound& shared) {
   std::size_t offset = 0;
-  const std::uint32_t bytes = taken.next(receive, minder.lane, offset);
-  shared.own[minder.nth] = {send.data + offset, receive.data + offset, bytes};
+  const std::uint32_t bytes = taken.next(receive, manager.lane, offset);
+  shared.own[manager.nth] = {send.data + offset, receive.data + offset, bytes};
   if (bytes == 0) return;
   ++taken.round;
   store_progress(shared.failed_or_ready, 1);

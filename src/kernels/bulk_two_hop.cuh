@@ -6,11 +6,11 @@
 #include "kernels/exchange_call.cuh"
 #include "kernels/granules.cuh"
 #include "kernels/lane.cuh"
-#include "kernels/minder.cuh"
+#include "kernels/lane_manager.cuh"
 #include "kernels/stagger.cuh"
 
 /// The kernels of TwoHop (launch.hpp) in bulk, as a copy and as a reduction. A block may serve several lanes
-/// (minder.cuh). What an iteration writes is published at its end, with one fence.
+/// (lane_manager.cuh). What an iteration writes is published at its end, with one fence.
 namespace strait::kernels {
 
 /// What the threads of a block share in one iteration. For each of the block's lanes, chunks are indexed by the
@@ -20,58 +20,59 @@ struct BulkTwoHopRound {
   Outgoing results_out[max_width * max_ranks];
   Incoming contributions_in[max_width * max_ranks];
   Incoming results_in[max_width * max_ranks];
-  Own own[max_width];  ///< what this rank reduces
+  OwnPart own[max_width];  ///< what this rank reduces
   int failed;
 };
 
 /// Which peer, which lane and which hops a thread manages. Multicast results have lanes of their own, and threads of
 /// their own, so that a block waits for the data of both hops at the same time.
-struct BulkHopMinder : Minder {
+struct BulkHopLaneManager : LaneManager {
   bool contributions, results;
   template <class Call>
-  __device__ static BulkHopMinder of(const Call& call) {
-    const std::uint32_t first_of_results = minders_of(call.ring.ranks, call.width);
+  __device__ static BulkHopLaneManager of(const Call& call) {
+    const std::uint32_t first_of_results = lane_managers_of(call.ring.ranks, call.width);
     const bool multicast = call.results == Cast::multi, is_second = multicast && threadIdx.x >= first_of_results;
     const std::uint32_t thread = threadIdx.x - (is_second ? first_of_results : 0);
-    return {Minder(call.ring, call.width, blockIdx.x, gridDim.x, 0, thread), !is_second, !multicast || is_second};
+    return {LaneManager(call.ring, call.width, blockIdx.x, gridDim.x, 0, thread), !is_second, !multicast || is_second};
   }
 };
 
 /// Prepares an iteration for a peer. Called by the thread that manages the peer. `Call` is a TwoHop or a type with the
 /// same interface. Returns false if it gave up.
 template <class Call>
-__device__ __forceinline__ bool prepare(const Call& call, Lane<Bulk>& lane, const BulkHopMinder& minder, int iteration,
-                                        BulkTwoHopRound& shared) {
+__device__ __forceinline__ bool prepare(const Call& call, Lane<Bulk>& lane, const BulkHopLaneManager& manager,
+                                        int iteration, BulkTwoHopRound& shared) {
   const Ring& ring = call.ring;
-  const std::uint32_t peer = minder.peer, at = minder.chunk;
+  const std::uint32_t peer = manager.peer, at = manager.chunk;
   std::size_t offset = 0;
-  const std::uint32_t own = slice_chunk_of(call, minder.lane, ring.rank, iteration - 1, offset);
+  const std::uint32_t own = slice_chunk_of(call, manager.lane, ring.rank, iteration - 1, offset);
   const std::uint32_t unit = unit_bytes(call);
-  if (!minder.has_peer) {
-    if (minder.contributions) shared.own[minder.nth] = {call.input + offset * unit, call.output + offset * unit, own};
+  if (!manager.has_peer) {
+    if (manager.contributions) shared.own[manager.nth] = {call.input + offset * unit, call.output + offset * unit, own};
     return true;
   }
   bool done = true;
-  if (minder.contributions) {
+  if (manager.contributions) {
     const bool has_some = has(call.contributors, ring.rank);
-    const std::uint32_t bytes = has_some ? slice_chunk_of(call, minder.lane, peer, iteration, offset) : 0;
-    done = lane.next_slot(call.input + offset * unit, bytes, call.call_hash, shared.contributions_out[at], minder.lane);
+    const std::uint32_t bytes = has_some ? slice_chunk_of(call, manager.lane, peer, iteration, offset) : 0;
+    done =
+        lane.next_slot(call.input + offset * unit, bytes, call.call_hash, shared.contributions_out[at], manager.lane);
   }
-  if (minder.results) {
+  if (manager.results) {
     Outgoing result{};
-    done = done && lane.next_slot(nullptr, has(call.receivers, peer) ? own : 0, call.call_hash, result, minder.lane);
-    if (call.results == Cast::multi && minder.position != 0) result.bytes = 0;
+    done = done && lane.next_slot(nullptr, has(call.receivers, peer) ? own : 0, call.call_hash, result, manager.lane);
+    if (call.results == Cast::multi && manager.position != 0) result.bytes = 0;
     shared.results_out[at] = result;
   }
-  if (minder.contributions)
+  if (manager.contributions)
     lane.expect(nullptr, has(call.contributors, peer) ? own : 0, call.call_hash, shared.contributions_in[at]);
-  if (minder.results) {
+  if (manager.results) {
     const bool receives = has(call.receivers, ring.rank);
-    const std::uint32_t bytes = receives ? slice_chunk_of(call, minder.lane, peer, iteration - 2, offset) : 0;
+    const std::uint32_t bytes = receives ? slice_chunk_of(call, manager.lane, peer, iteration - 2, offset) : 0;
     lane.expect(call.output + offset * unit, bytes, call.call_hash, shared.results_in[at]);
   }
-  if (minder.contributions) done = done && await(ring, shared.contributions_in[at], minder.lane);
-  if (minder.results) done = done && await(ring, shared.results_in[at], minder.lane);
+  if (manager.contributions) done = done && wait_for_chunk(ring, shared.contributions_in[at], manager.lane);
+  if (manager.results) done = done && wait_for_chunk(ring, shared.results_in[at], manager.lane);
   return done;
 }
 
@@ -100,20 +101,20 @@ __device__ __forceinline__ void run_bulk_two_hop(const Call& call, BulkTwoHopRou
                                                  Reduce&& reduce, Take&& take) {
   fetch_arguments(call);
   const Ring& ring = call.ring;
-  const auto minder = BulkHopMinder::of(call);
-  Lane<Bulk> lane(ring, minder.peer, minder.contributions ? Cast::single : Cast::multi, minder.lane);
+  const auto manager = BulkHopLaneManager::of(call);
+  Lane<Bulk> lane(ring, manager.peer, manager.contributions ? Cast::single : Cast::multi, manager.lane);
   if (threadIdx.x == 0) shared.failed = 0;
   __syncthreads();
   const std::uint32_t before = begin_launch(ring);
-  const bool goes_on = minder.minds && lane.resume();
+  const bool goes_on = manager.manages && lane.resume();
   mark_start(ring, before);
-  if (minder.minds && !goes_on) shared.failed = 1;
+  if (manager.manages && !goes_on) shared.failed = 1;
   bool gives_up = false;
   const int last = static_cast<int>(call.rounds) + (has(call.receivers, ring.rank) ? 1 : 0);
   stagger(call.stagger_ns);
   for (int iteration = 0; iteration <= last; ++iteration) {
     const auto prepare_all = [&] {
-      if (!prepare(call, lane, minder, iteration, shared)) shared.failed = 1;
+      if (!prepare(call, lane, manager, iteration, shared)) shared.failed = 1;
     };
     if (goes_on) out_of_line(prepare_all);
     __syncthreads();
@@ -124,11 +125,11 @@ __device__ __forceinline__ void run_bulk_two_hop(const Call& call, BulkTwoHopRou
     const Notice contributed(shared.contributions_out, chunks), reduced(shared.results_out, chunks);
     gives_up = __syncthreads_or(!done) != 0;
     if (gives_up) break;
-    if (minder.has_peer && iteration != last) lane.give_back();
+    if (manager.has_peer && iteration != last) lane.give_back();
     fence_and_publish(contributed, reduced);
   }
-  if (minder.has_peer) lane.save(gives_up);
-  tell_finished(ring);
+  if (manager.has_peer) lane.save(gives_up);
+  count_finished_block(ring);
 }
 
 /// Passes on a chunk that arrived on the nth lane; `keep(segment, values)` stores it on this rank.
@@ -151,7 +152,7 @@ __device__ __forceinline__ void relay(const TwoHop& call, const BulkTwoHopRound&
   const PassOn pass_on(call, shared);
   CopyDealer dealer(call.width * call.pieces);
   for (std::uint32_t nth = 0; nth < call.width; ++nth) {
-    const Own own = shared.own[nth];
+    const OwnPart own = shared.own[nth];
     const std::byte* const slot = shared.contributions_in[nth * peers + position].slot;
     if (own.bytes == 0) continue;
     if (!keeps || are_granules(own.bytes, own.output)) {
@@ -179,7 +180,7 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_two_hop_copy(const __grid
   const auto keep_own = [&] {
     CopyDealer dealer(peers * width * call.pieces);
     for (std::uint32_t i = 0; i < peers * width; ++i) {
-      const Own own = own_of(call, shared.contributions_out[i]);
+      const OwnPart own = own_of(call, shared.contributions_out[i]);
       copy_all_own(dealer, &own, 1);
     }
   };
@@ -210,7 +211,7 @@ __global__ void __launch_bounds__(max_threads, 1) bulk_two_hop_reduce(const __gr
                                has(call.receivers, ring.rank), PassOn(call, shared)))
       return true;
     for (std::uint32_t nth = 0; nth < width; ++nth) {
-      const Own& own = shared.own[nth];
+      const OwnPart& own = shared.own[nth];
       const auto reduce_it = [=, all = &call, incoming = shared.contributions_in + nth * peers,
                               results_out = shared.results_out + nth * peers] {
         const auto reduce = [&](const Place(&places)[Bulk::reduce_batch], Granule(&values)[Bulk::reduce_batch]) {

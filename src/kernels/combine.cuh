@@ -12,7 +12,7 @@ namespace strait::kernels {
 
 /// Copies the part of one of the block's lanes that does not leave this rank.
 template <class P>
-__device__ __forceinline__ void copy_own(const Own& own, std::uint32_t pieces) {
+__device__ __forceinline__ void copy_own(const OwnPart& own, std::uint32_t pieces) {
   if (own.bytes == 0 || own.output == own.input) return;
   for_tasks<batch_size>(pieces, [&](const std::uint32_t(&numbers)[batch_size]) {
     Granule values[batch_size];
@@ -32,7 +32,7 @@ __device__ __forceinline__ void copy_own(const Own& own, std::uint32_t pieces) {
 
 /// Returns what a rank that contributes a chunk without adding it up keeps of it. Nothing is copied if input and output
 /// are the same.
-__device__ __forceinline__ Own own_of(const TwoHop& call, const Outgoing& contribution) {
+__device__ __forceinline__ OwnPart own_of(const TwoHop& call, const Outgoing& contribution) {
   return {contribution.source, call.output + (contribution.source - call.input), contribution.bytes};
 }
 
@@ -110,7 +110,7 @@ __device__ __forceinline__ bool reduce_places(const Ring& ring, const Incoming* 
 /// Reduces the chunk of one of the block's lanes. `Call` is an Exchange or a type with the same interface. Returns
 /// false if it gave up.
 template <class P, DataType type, bool sum_only, class Call, class Contribution>
-__device__ __forceinline__ bool reduce_exchanged(const Call& exchange, const Own& own, const Incoming* incoming,
+__device__ __forceinline__ bool reduce_exchanged(const Call& exchange, const OwnPart& own, const Incoming* incoming,
                                                  const Operation& operation, Contribution&& contribute) {
   return for_tasks<P::reduce_batch>(exchange.pieces, [&](const std::uint32_t(&numbers)[P::reduce_batch]) {
     Place places[P::reduce_batch];
@@ -134,7 +134,7 @@ __device__ __forceinline__ bool reduce_exchanged(const Call& exchange, const Own
 /// the other receivers. `reduce(places, values)` turns `values`, this rank's own contributions, into granules of the
 /// result.
 template <class P, class Contribution, class Reduce>
-__device__ __forceinline__ bool reduce_own(const TwoHop& call, const Own& own, const Outgoing* results_out,
+__device__ __forceinline__ bool reduce_own(const TwoHop& call, const OwnPart& own, const Outgoing* results_out,
                                            Contribution&& contribution, Reduce&& reduce) {
   if (own.bytes == 0) return true;
   const std::uint32_t rank = call.ring.rank, peers = call.ring.ranks - 1;

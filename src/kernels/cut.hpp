@@ -144,7 +144,7 @@ inline Shape shape_of(const Slots& through, std::uint32_t lanes, bool piped = fa
 inline std::uint32_t threads_for(std::uint32_t pieces, std::uint32_t ranks, std::uint32_t width,
                                  std::uint32_t sets = 1) {
   const std::uint32_t peers = std::max(ranks, 2u) - 1;
-  return std::clamp(32 * pieces * peers * width, sets * minders_of(ranks, width), max_threads);
+  return std::clamp(32 * pieces * peers * width, sets * lane_managers_of(ranks, width), max_threads);
 }
 
 }  // namespace strait::kernels

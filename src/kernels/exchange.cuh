@@ -17,7 +17,7 @@ namespace strait::kernels {
 struct ExchangeRound {
   Outgoing outgoing[max_ranks];
   Incoming incoming[max_ranks];
-  Own own;
+  OwnPart own;
   int failed;
 };
 
@@ -72,34 +72,35 @@ __device__ __forceinline__ void find_slots(const Call& exchange, const Message& 
 }
 
 /// Carries out an exchange. `Call` is an Exchange or a type with the same interface (exchange_call.cuh). `combine()`
-/// processes what is received, and returns false if it gave up. `apart`: everything is sent before anything received is
-/// waited for. Returns false if the block gave up; if more of the launch follows, all threads return the same.
+/// processes what is received, and returns false if it gave up. `independent`: everything is sent before anything
+/// received is waited for. Returns false if the block gave up; if more of the launch follows, all threads return the
+/// same.
 ///
 /// The time of small calls includes every instruction between the end of the previous launch and the first store, so as
 /// few as possible are executed there. What depends only on the arguments is computed before, and what only later
 /// launches need is done while data is on its way.
-template <class P, bool apart, class Call, class Contribution, class Combine>
+template <class P, bool independent, class Call, class Contribution, class Combine>
 __device__ __forceinline__ bool run_exchange(const Call& exchange, ExchangeRound& shared, Contribution&& contribution,
                                              Combine&& combine) {
   if (begins_launch(exchange)) fetch_arguments(arguments_of(exchange));
   const Ring& ring = exchange.ring;
-  const bool minds_a_peer = threadIdx.x < ring.ranks;
-  const std::uint32_t peer = minds_a_peer ? threadIdx.x : 0;
-  const bool has_peer = minds_a_peer && peer != ring.rank;
+  const bool manages_a_peer = threadIdx.x < ring.ranks;
+  const std::uint32_t peer = manages_a_peer ? threadIdx.x : 0;
+  const bool has_peer = manages_a_peer && peer != ring.rank;
   const std::uint32_t position = has_peer ? position_of(peer, ring.rank, ring.ranks) : 0;
   const std::uint32_t copies = exchange.cast == Cast::multi ? 1 : ring.ranks - 1;
-  const std::uint32_t lead = apart ? exchange.rounds : 0, rounds = exchange.rounds + lead;
+  const std::uint32_t lead = independent ? exchange.rounds : 0, rounds = exchange.rounds + lead;
   const Message send = message_to(exchange, peer), receive = message_from(exchange, peer);
   Lane<P> lane(ring, peer, exchange.cast);
   PeerRound planned{};
-  if (minds_a_peer) planned = plan_round(exchange, send, receive, peer, 0, lead, shared);
+  if (manages_a_peer) planned = plan_round(exchange, send, receive, peer, 0, lead, shared);
   if (threadIdx.x == 0) shared.failed = 0;
   __syncthreads();
   FirstPush<P> first(shared.outgoing, copies, rounds != 0 ? exchange.pieces : 0);
   const std::uint32_t before = begins_launch(exchange) ? begin_launch(ring) : 0;
   first.load();
-  const bool goes_on = minds_a_peer && lane.resume(receive.bytes == 0);
-  if (minds_a_peer && !goes_on) shared.failed = 1;
+  const bool goes_on = manages_a_peer && lane.resume(receive.bytes == 0);
+  if (manages_a_peer && !goes_on) shared.failed = 1;
   bool gives_up = false, is_marked = !begins_launch(exchange);
   const auto mark = [&] {
     if (!is_marked) mark_start(exchange, before);
@@ -110,7 +111,7 @@ __device__ __forceinline__ bool run_exchange(const Call& exchange, ExchangeRound
   for (std::uint32_t round = 0; round < rounds; ++round) {
     if (round != 0 && goes_on) planned = plan_round(exchange, send, receive, peer, round, lead, shared);
     if (goes_on && has_peer) find_slots(exchange, send, receive, lane, position, planned, shared);
-    const bool has_stale = meet<P>(goes_on && lane.takes_stale_slots());
+    const bool has_stale = block_barrier<P>(goes_on && lane.takes_stale_slots());
     gives_up = shared.failed != 0;
     if (gives_up) break;
     if (has_stale) {
@@ -140,14 +141,14 @@ __device__ __forceinline__ bool run_exchange(const Call& exchange, ExchangeRound
   mark();
   // If an earlier launch gave up on a lane, the lane stays marked, even if this launch had nothing to do.
   if (has_peer && (gives_up || (goes_on && rounds == 0))) lane.save(gives_up);
-  if (gives_up || ends_launch(exchange)) tell_finished(ring);
+  if (gives_up || ends_launch(exchange)) count_finished_block(ring);
   return !gives_up;
 }
 
-template <class P, bool apart, class Call>
+template <class P, bool independent, class Call>
 __device__ __forceinline__ bool flagged_copy(const Call& exchange, ExchangeRound& shared) {
   const auto as_it_is = [](const Granule& value) { return value; };
-  return run_exchange<P, apart>(exchange, shared, as_it_is, [&] {
+  return run_exchange<P, independent>(exchange, shared, as_it_is, [&] {
     copy_own<P>(shared.own, exchange.pieces);
     return collect<P>(exchange.ring, shared.incoming, exchange.ring.ranks - 1, exchange.pieces);
   });
@@ -163,9 +164,9 @@ __device__ __forceinline__ bool flagged_reduce(const Call& exchange, const Opera
   });
 }
 
-template <class P, bool apart = false>
+template <class P, bool independent = false>
 __global__ void __launch_bounds__(max_threads, 1) exchange_copy(const __grid_constant__ Exchange exchange) {
-  flagged_copy<P, apart>(exchange, shared_memory<ExchangeRound>());
+  flagged_copy<P, independent>(exchange, shared_memory<ExchangeRound>());
 }
 
 template <class P, KernelType kind, bool sum_only>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kernels/lane.cuh"
-#include "kernels/minder.cuh"
+#include "kernels/lane_manager.cuh"
 
 /// What the kernels of one hop need to know of a call. Here an Exchange provides it; in aggregate.cuh, a part of an
 /// Aggregate.
@@ -26,7 +26,9 @@ __device__ __forceinline__ const Exchange& arguments_of(const Exchange& exchange
 /// Return whether this call is the first thing that a block does in a launch, and whether it is the last.
 __device__ __forceinline__ bool begins_launch(const Exchange& /*exchange*/) { return true; }
 __device__ __forceinline__ bool ends_launch(const Exchange& /*exchange*/) { return true; }
-__device__ __forceinline__ Minder minder_of(const Exchange& exchange) { return {exchange.ring, exchange.width}; }
+__device__ __forceinline__ LaneManager lane_manager_of(const Exchange& exchange) {
+  return {exchange.ring, exchange.width};
+}
 __device__ __forceinline__ void mark_start(const Exchange& exchange, std::uint32_t collectives_before) {
   mark_start(exchange.ring, collectives_before);
 }

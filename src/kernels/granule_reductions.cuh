@@ -89,7 +89,7 @@ STRAIT_NOINLINE __device__ void combine_segment(What what, Segment segment, Data
 
 /// As sum_all(), for operations other than sums. Returns false, without doing anything, if the operation or a chunk is
 /// not for this.
-__device__ __forceinline__ bool combine_all(const Ring& ring, const Own* own, const Incoming* incoming,
+__device__ __forceinline__ bool combine_all(const Ring& ring, const OwnPart* own, const Incoming* incoming,
                                             std::uint32_t width, std::uint32_t pieces, const Operation& operation) {
   const bool multiplies = operation.op == ReduceOp::prod;
   if (ring.ranks < 2 || (!multiplies && operation.op != ReduceOp::min && operation.op != ReduceOp::max)) return false;

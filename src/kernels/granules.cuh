@@ -13,7 +13,9 @@
 /// operations use lane.cuh and combine.cuh.
 namespace strait::kernels {
 
-__device__ __forceinline__ bool are_granules(const Own& own) { return are_granules(own.bytes, own.input, own.output); }
+__device__ __forceinline__ bool are_granules(const OwnPart& own) {
+  return are_granules(own.bytes, own.input, own.output);
+}
 
 /// As push(), for the chunks of all of a block's lanes, without changing the data.
 __device__ __forceinline__ void push_all(const Outgoing* chunks, std::uint32_t count, std::uint32_t pieces) {
@@ -64,16 +66,16 @@ __device__ __forceinline__ void collect_all(const Incoming* chunks, std::uint32_
 }
 
 /// As copy_own(), for all of a block's lanes.
-__device__ __forceinline__ void copy_all_own(CopyDealer& dealer, const Own* all, std::uint32_t width) {
+__device__ __forceinline__ void copy_all_own(CopyDealer& dealer, const OwnPart* all, std::uint32_t width) {
   for (std::uint32_t nth = 0; nth < width; ++nth) {
-    const Own& own = all[nth];
+    const OwnPart& own = all[nth];
     if (own.bytes != 0 && own.output != own.input) copy_by_block(dealer, own.output, own.input, own.bytes);
   }
 }
 
 /// Does both at the same time, so that the link does not wait for copies within the GPU.
-__device__ __forceinline__ void take_all(const Ring& ring, const Own* own, const Incoming* chunks, std::uint32_t width,
-                                         std::uint32_t pieces) {
+__device__ __forceinline__ void take_all(const Ring& ring, const OwnPart* own, const Incoming* chunks,
+                                         std::uint32_t width, std::uint32_t pieces) {
   const std::uint32_t count = (ring.ranks - 1) * width;
   CopyDealer dealer((count + width) * pieces);
   copy_all_own(dealer, own, width);
@@ -166,7 +168,7 @@ __device__ __forceinline__ void sum_segment(const Segment& segment, std::uint32_
 /// rank.
 template <class PassOn, class Change>
 struct Sums {
-  const Own* own;
+  const OwnPart* own;
   const Incoming* incoming;
   std::uint32_t rank, ranks;
   float scale;
@@ -183,7 +185,7 @@ struct Sums {
 template <DataType type, std::uint32_t fixed_ranks, class PassOn, class Change>
 __device__ __forceinline__ void sum_granules(Dealer<sum_batch<fixed_ranks>>& dealer, std::uint32_t nth,
                                              const Sums<PassOn, Change>& sums) {
-  const Own& own = sums.own[nth];
+  const OwnPart& own = sums.own[nth];
   const auto source = [&](std::uint32_t of) { return of == sums.rank ? own.input : sums.slot(nth, of); };
   const std::byte* sources[fixed_ranks + 1];
 #pragma unroll
@@ -203,7 +205,7 @@ __device__ __forceinline__ Dealer<batch> sum_odd(Dealer<batch> dealer, std::uint
                                                  const Sums<PassOn, AsItIs>& sums) {
   constexpr std::uint32_t ranks = fixed_ranks == 2 ? 2 : 0;
   constexpr int at_once = ranks == 2 ? 4 : 1;  // this rank's own granules take two loads each
-  const Own own = sums.own[nth];
+  const OwnPart own = sums.own[nth];
   const OddChunk input(own.input, own.bytes), output(own.output, own.bytes);
   const std::uint32_t padded = OddChunk::padded(own.bytes);
   const auto source = [&](std::uint32_t of) { return of == sums.rank ? input : OddChunk(sums.slot(nth, of), padded); };
@@ -249,9 +251,9 @@ __device__ __forceinline__ bool sum_premultiplied(const Sums<PassOn, OwnPremulti
 /// Sums what has arrived on all of a block's lanes. Returns false, without doing anything, if the operation is not for
 /// this.
 template <DataType type, class PassOn>
-__device__ __forceinline__ bool sum_all(const Ring& ring, const Own* own, const Incoming* incoming, std::uint32_t width,
-                                        std::uint32_t pieces, const Operation& operation, bool keeps,
-                                        const PassOn& pass_on) {
+__device__ __forceinline__ bool sum_all(const Ring& ring, const OwnPart* own, const Incoming* incoming,
+                                        std::uint32_t width, std::uint32_t pieces, const Operation& operation,
+                                        bool keeps, const PassOn& pass_on) {
   if constexpr (type != other_types)
     if (operation.op == ReduceOp::premul_sum)
       return out_of_line([=, rank = ring.rank, ranks = ring.ranks] {

@@ -41,8 +41,8 @@ TypeKernels::Pair copies(Protocol protocol) {
 
 }  // namespace
 
-const void* exchange_copy_kernel(Protocol protocol, bool apart) {
-  if (!apart) return copies(protocol).exchange;
+const void* exchange_copy_kernel(Protocol protocol, bool independent) {
+  if (!independent) return copies(protocol).exchange;
   if (protocol == Protocol::lines) return reinterpret_cast<const void*>(&exchange_copy<Lines, true>);
   if (protocol == Protocol::packets) return reinterpret_cast<const void*>(&exchange_copy<Packets, true>);
   return reinterpret_cast<const void*>(&bulk_messages<>);

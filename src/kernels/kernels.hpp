@@ -18,9 +18,9 @@
 /// at the same time.
 namespace strait::kernels {
 
-/// Returns the kernel of an Exchange that copies. `apart`: its messages do not wait for one another; each progresses as
-/// its peer does. With lines and packets, all that is sent must then fit into free slots.
-const void* exchange_copy_kernel(Protocol protocol, bool apart);
+/// Returns the kernel of an Exchange that copies. `independent`: its messages do not wait for one another; each
+/// progresses as its peer does. With lines and packets, all that is sent must then fit into free slots.
+const void* exchange_copy_kernel(Protocol protocol, bool independent);
 const void* two_hop_copy_kernel(Protocol protocol);
 /// Takes a StraightExchange.
 const void* straight_copy_kernel();

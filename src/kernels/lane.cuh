@@ -28,7 +28,7 @@ struct Incoming {
 };
 
 /// This rank's own part of a reduction or a copy, on one lane.
-struct Own {
+struct OwnPart {
   const std::byte* input;
   std::byte* output;
   std::uint32_t bytes;
@@ -67,21 +67,21 @@ class Lane {
     const bool gave_up_elsewhere = ring_.gave_up != nullptr && *ring_.gave_up != 0;
     if (sent_and_taken.low == gave_up || gave_up_elsewhere) return false;
     // From this GPU's own memory, beside the counts. From host memory the read would take as long as a small call.
-    returned_ = !asks || ring_.staged ? back.high : load_returned();
+    returned_to_us_ = !asks || ring_.staged ? back.high : load_returned();
     sent_ = sent_and_taken.low;
     taken_ = sent_and_taken.high;
-    given_back_ = back.low;
+    returned_by_us_ = back.low;
     give_back();
     return true;
   }
   /// Reads which slots the peer has returned if the next launch would otherwise have to. To be called while the thread
   /// has something else to wait for.
   __device__ void ask_if_due() {
-    if (!ring_.staged && sent_ + 1 >= returned_ + slot_depth) returned_ = load_returned();
+    if (!ring_.staged && sent_ + 1 >= returned_to_us_ + slot_depth) returned_to_us_ = load_returned();
   }
   /// Stores the counts with which later launches continue.
   __device__ void save(bool gives_up) {
-    *counts_ = {gives_up ? gave_up : sent_, taken_, given_back_, returned_};
+    *counts_ = {gives_up ? gave_up : sent_, taken_, returned_by_us_, returned_to_us_};
     if (gives_up && ring_.gave_up != nullptr) *ring_.gave_up = 1;
   }
 
@@ -99,10 +99,11 @@ class Lane {
   }
   /// As next_slot(), for a chunk whose source and length are already set.
   __device__ bool claim_slot(std::uint16_t call_hash, Outgoing& chunk, std::uint32_t lane = 0) {
-    Patience patience;
-    while (sent_ >= returned_ + slot_depth) {
-      returned_ = load_returned();
-      if (sent_ >= returned_ + slot_depth && patience.spent(ring_, peer_, lane_number<P>(lane), true)) return false;
+    PollMonitor monitor;
+    while (sent_ >= returned_to_us_ + slot_depth) {
+      returned_to_us_ = load_returned();
+      if (sent_ >= returned_to_us_ + slot_depth && monitor.must_give_up(ring_, peer_, lane_number<P>(lane), true))
+        return false;
     }
     chunk.slot = out_.slot(sent_);
     if constexpr (P::flags_slots) chunk.slot_flag = out_.flag(sent_);
@@ -117,8 +118,8 @@ class Lane {
   __device__ std::uint64_t taken() const { return taken_; }
   /// Returns whether next_slot() would not wait.
   __device__ bool has_slot() {
-    if (sent_ >= returned_ + slot_depth) returned_ = load_returned();
-    return sent_ < returned_ + slot_depth;
+    if (sent_ >= returned_to_us_ + slot_depth) returned_to_us_ = load_returned();
+    return sent_ < returned_to_us_ + slot_depth;
   }
   /// Returns whether a slot that was claimed since the last call must be wiped before it is filled.
   __device__ bool takes_stale_slots() {
@@ -150,8 +151,8 @@ class Lane {
   /// elsewhere. The slots that a launch has read last are returned by the next launch, because a launch whose last
   /// action is a store to a peer ends only when that store has arrived.
   __device__ void give_back() {
-    if (taken_ == given_back_) return;
-    given_back_ = taken_;
+    if (taken_ == returned_by_us_) return;
+    returned_by_us_ = taken_;
     store_word(peers_returned_word_, taken_);
   }
 
@@ -168,8 +169,8 @@ class Lane {
   std::uint64_t* const peers_returned_word_;  ///< counter of the peer's slots, which this rank advances
   std::uint64_t sent_ = 0;
   std::uint64_t taken_ = 0;
-  std::uint64_t returned_ = 0;
-  std::uint64_t given_back_ = 0;
+  std::uint64_t returned_to_us_ = 0;
+  std::uint64_t returned_by_us_ = 0;
   bool is_stale_ = false;
 };
 
@@ -197,7 +198,7 @@ __device__ __forceinline__ void wipe(const Ring& ring, const Outgoing* chunks, s
 
 /// A barrier of the block. With packets it returns whether `takes_stale_slots` holds for any thread.
 template <class P>
-__device__ __forceinline__ bool meet(bool takes_stale_slots) {
+__device__ __forceinline__ bool block_barrier(bool takes_stale_slots) {
   if constexpr (P::protocol == Protocol::packets) return __syncthreads_or(takes_stale_slots) != 0;
   __syncthreads();
   return false;
@@ -239,11 +240,11 @@ __device__ __forceinline__ void fence_and_publish(const Notices&... notices) {
 }
 /// Waits until a chunk has arrived. To be called before a barrier that precedes the first read of the slot. Returns
 /// false if the thread gave up.
-__device__ __forceinline__ bool await(const Ring& ring, const Incoming& chunk, std::uint32_t lane) {
+__device__ __forceinline__ bool wait_for_chunk(const Ring& ring, const Incoming& chunk, std::uint32_t lane) {
   if (chunk.bytes == 0) return true;
-  Patience patience;
+  PollMonitor monitor;
   while (acquire_word(chunk.slot_flag) != chunk.flag)
-    if (patience.spent(ring, chunk.peer, lane, false)) return false;
+    if (monitor.must_give_up(ring, chunk.peer, lane, false)) return false;
   return true;
 }
 
@@ -282,7 +283,7 @@ __device__ __forceinline__ void mark_start(const Ring& ring, std::uint32_t colle
 
 /// Counts the end of this block. Called by all threads of a block as their last action, on every way out: if a block
 /// did not count its end, a stream that waits for this launch would wait forever.
-__device__ __forceinline__ void tell_finished(const Ring& ring) {
+__device__ __forceinline__ void count_finished_block(const Ring& ring) {
   if (ring.finished == nullptr) return;
   __syncthreads();
   if (threadIdx.x == 0) count_up_released(ring.finished);

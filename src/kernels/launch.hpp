@@ -52,10 +52,10 @@ inline constexpr std::uint32_t cast_count = 2;
 /// Progress of this rank on one lane of its rings to and from a peer. It lies in this device's memory and is kept from
 /// launch to launch, so that replays of captured graphs continue where the last launch ended.
 struct alignas(16) LaneCounts {
-  std::uint64_t sent;        ///< slots filled for the peer; all bits set if a launch gave up on this lane
-  std::uint64_t taken;       ///< slots of the peer that this rank has read
-  std::uint64_t given_back;  ///< slots of the peer returned so far; the next launch returns the rest
-  std::uint64_t returned;    ///< slots that the peer was last seen to have returned
+  std::uint64_t sent;            ///< slots filled for the peer; all bits set if a launch gave up on this lane
+  std::uint64_t taken;           ///< slots of the peer that this rank has read
+  std::uint64_t returned_by_us;  ///< slots of the peer returned so far; the next launch returns the rest
+  std::uint64_t returned_to_us;  ///< slots that the peer was last seen to have returned
 };
 
 /// Returns the place of a lane in arrays that are indexed [protocol][cast][peer][lane].
@@ -134,8 +134,9 @@ struct LaunchCounts {
   std::uint32_t collectives;  ///< collectives that have started, including those in graphs
   std::uint32_t begun;        ///< blocks of all launches that have begun, without those in graphs
   std::uint32_t finished;     ///< blocks that have ended, without those in graphs; streams wait for this word
-  /// Used while a StraightExchange runs, otherwise 0: chunks that its warps have taken, and blocks that take no more.
-  std::uint32_t taken, through;
+  /// Used while a StraightExchange runs, otherwise 0: chunks that its warps have claimed, and blocks that claim no
+  /// more.
+  std::uint32_t chunks_claimed, blocks_done;
   StartedMarks started;
   constexpr bool have_ended() const { return begun == finished; }
 };
@@ -194,7 +195,9 @@ constexpr Chunk chunk_at(const Message& message, std::uint32_t lane, std::uint32
 
 /// Returns how many threads of a block, in whole warps, manage a set of its lanes: one thread for each lane of each
 /// rank.
-constexpr std::uint32_t minders_of(std::uint32_t ranks, std::uint32_t width) { return (ranks * width + 31) / 32 * 32; }
+constexpr std::uint32_t lane_managers_of(std::uint32_t ranks, std::uint32_t width) {
+  return (ranks * width + 31) / 32 * 32;
+}
 
 inline constexpr std::uint32_t stagger_groups = 8;  ///< block b is in group b % stagger_groups
 
@@ -223,10 +226,10 @@ struct Exchange {
 };
 
 /// An exchange that copies, in bulk, directly into outputs that all ranks have registered. Data for rank r is written
-/// to there[r], an address of this device. All messages have the same length and are cut into chunks alike, which the
-/// warps of all blocks take in turn. `receive` and `rounds` are unused, and `width` is 1.
+/// to destinations[r], an address of this device. All messages have the same length and are cut into chunks alike,
+/// which the warps of all blocks take in turn. `receive` and `rounds` are unused, and `width` is 1.
 struct StraightExchange : Exchange {
-  std::byte* there[max_ranks];
+  std::byte* destinations[max_ranks];
 };
 
 /// The most recent registrations of all ranks, as addresses of this device. A registration's number is the same on all
@@ -295,7 +298,7 @@ struct Aggregate {
   Ring ring;  ///< Ring::call is unused; see AggregatedCall::call
   std::uint32_t count;
   AggregatedCall calls[max_aggregated];
-  std::uint8_t call_of_block[max_lanes];  ///< the index in `calls` of the block's call, or no_call
+  std::uint8_t call_index_of_block[max_lanes];  ///< the index in `calls` of the block's call, or no_call
 };
 
 /// Two hops. The message is cut into one slice for each owner. Contributors send slice o to owner o, which reduces the

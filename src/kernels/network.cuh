@@ -88,10 +88,10 @@ __device__ __forceinline__ void tell_proxy(NetworkWords::Word& word, std::uint64
 /// has raised the abort word.
 __device__ __forceinline__ bool await_proxy(const NetworkExchange& exchange, const NetworkWords::Word& word,
                                             std::uint64_t least, std::uint64_t& seen) {
-  Patience patience;
+  PollMonitor monitor;
   while (seen < least) {
     seen = acquire_word(&word.value);
-    if (seen < least && patience.spent(exchange.ring, 0, 0, false, [] { return false; })) return false;
+    if (seen < least && monitor.must_give_up(exchange.ring, 0, 0, false, [] { return false; })) return false;
   }
   return true;
 }
@@ -124,8 +124,8 @@ __device__ __forceinline__ void save(const NetworkExchange& exchange, const Netw
   NetworkCounts& counts = *exchange.counts;
   const NetworkCall& call = exchange.call;
   if (shared.failed != 0) store_count(&counts.gave_up, 1);
-  if (count_up(&counts.through) + 1 != gridDim.x) return;
-  store_count(&counts.through, 0);
+  if (count_up(&counts.blocks_done) + 1 != gridDim.x) return;
+  store_count(&counts.blocks_done, 0);
   if (acquire_count(&counts.gave_up) != 0) return;
   store_word(&counts.rounds_done, progress.rounds);
   store_word(&counts.calls_done, progress.calls);
@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(max_threads, 1) network_exchange(const __grid_
     if (copies_locally) copy_shares(shared.shares + call.flow_count, 1);
   }
   if (waits) save(exchange, shared, progress);
-  tell_finished(exchange.ring);
+  count_finished_block(exchange.ring);
 }
 
 }  // namespace strait::kernels

@@ -128,7 +128,7 @@ struct NetworkCounts {
   std::uint64_t calls, rounds;
   std::uint64_t calls_done, rounds_done;  ///< by the host, as last seen by a launch
   std::uint64_t messages;                 ///< calls up to and including the last one that consisted of messages
-  std::uint32_t through;                  ///< blocks of this launch that have ended
+  std::uint32_t blocks_done;              ///< blocks of this launch that have ended
   std::uint32_t gave_up;                  ///< nonzero: a launch gave up, and no later one may run
   std::uint64_t pieces[max_flows];        ///< of messages, by the index of their flow
 };

@@ -69,10 +69,10 @@ class MessageProgress {
 
 /// Waits until something may be moved, and sets what. Called by the first warp.
 __device__ __forceinline__ void await_turn(const NetworkExchange& exchange, MessageProgress& progress,
-                                           Patience& patience, MessagesTurn& turn) {
+                                           PollMonitor& monitor, MessagesTurn& turn) {
   const auto any = [](bool yes) { return __any_sync(0xffffffffu, yes ? 1 : 0) != 0; };
   const auto is_spent = [&] {  // reported as a wait for no rank in particular
-    return threadIdx.x == 0 && patience.spent(exchange.ring, 0, 0, false, [] { return false; });
+    return threadIdx.x == 0 && monitor.must_give_up(exchange.ring, 0, 0, false, [] { return false; });
   };
   std::uint32_t first, end;
   bool moves, ends;
@@ -137,13 +137,13 @@ __device__ __forceinline__ bool may_begin(const NetworkExchange& exchange) {
 /// threads of the block. If another block gave up, no block counts as the last.
 __device__ __forceinline__ void end_messages(const NetworkExchange& exchange, MessagesMemory& shared) {
   NetworkCounts& counts = *exchange.counts;
-  if (threadIdx.x == 0) shared.is_last = count_up(&counts.through) + 1 == gridDim.x;
+  if (threadIdx.x == 0) shared.is_last = count_up(&counts.blocks_done) + 1 == gridDim.x;
   __syncthreads();
   if (!shared.is_last) return;
   for (std::uint32_t i = threadIdx.x; i < exchange.call.flow_count; i += blockDim.x)
     counts.pieces[i] += pieces_of(exchange.flows[i]);
   if (threadIdx.x != 0) return;
-  counts.through = 0;
+  counts.blocks_done = 0;
   counts.calls_done = counts.calls + (exchange.call.is_awaited ? 1 : 0);  // earlier calls are done: this one began
   counts.messages = ++counts.calls;
 }
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(max_threads, 1) network_messages(const __grid_
   auto& shared = shared_memory<MessagesMemory>();
   const Ring& ring = exchange.ring;
   mark_start(ring, begin_launch(ring));
-  if (__syncthreads_or(threadIdx.x == 0 && !may_begin(exchange) ? 1 : 0) != 0) return tell_finished(ring);
+  if (__syncthreads_or(threadIdx.x == 0 && !may_begin(exchange) ? 1 : 0) != 0) return count_finished_block(ring);
   MessageProgress progress(exchange, threadIdx.x);
   if (threadIdx.x < warp_threads) shared.before[threadIdx.x] = progress.before();
   if (blockIdx.x == 0) {
@@ -163,11 +163,11 @@ __global__ void __launch_bounds__(max_threads, 1) network_messages(const __grid_
     __syncthreads();
     if (threadIdx.x == blockDim.x - 1) tell_proxy(exchange.words->posted, exchange.counts->calls + 1);
   }
-  Patience patience;
+  PollMonitor monitor;
   const MessagesTurn* turn;
   for (std::uint32_t number = 0;; ++number) {
     turn = &shared.turns[number % 2];
-    if (threadIdx.x < warp_threads) await_turn(exchange, progress, patience, shared.turns[number % 2]);
+    if (threadIdx.x < warp_threads) await_turn(exchange, progress, monitor, shared.turns[number % 2]);
     __syncthreads();
     if (!turn->moves) break;
     move_turn(exchange, shared, *turn);
@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(max_threads, 1) network_messages(const __grid_
     end_messages(exchange, shared);
   else if (threadIdx.x == 0)
     store_count(&exchange.counts->gave_up, 1);
-  tell_finished(ring);
+  count_finished_block(ring);
 }
 
 }  // namespace strait::kernels

@@ -16,22 +16,22 @@ namespace strait::kernels {
 class Offers {
  public:
   __device__ Offers(const Ring& ring, std::uint32_t peer, std::uint32_t lane)
-      : heard_(words(ring, {ring.rank, peer, Cast::multi, lane})),
-        told_(words(ring, {peer, ring.rank, Cast::multi, lane})),
+      : peer_offer_(words(ring, {ring.rank, peer, Cast::multi, lane})),
+        own_offer_(words(ring, {peer, ring.rank, Cast::multi, lane})),
         peer_(peer) {}
   __device__ void make(std::uint64_t slot, std::uint64_t offer, std::size_t bytes) const {
-    store_word(told_.length, slot << offer_bits | bytes);
-    store_word(told_.place, slot << offer_bits | offer);
+    store_word(own_offer_.length, slot << offer_bits | bytes);
+    store_word(own_offer_.place, slot << offer_bits | offer);
   }
   __device__ void withdraw() const {
-    store_word(told_.length, 0);
-    store_word(told_.place, 0);
+    store_word(own_offer_.length, 0);
+    store_word(own_offer_.place, 0);
   }
   /// Returns the offer for a message of this length, or 0 if there is none (yet).
   __device__ std::uint64_t look(std::uint64_t slot, std::size_t bytes) const {
-    const std::uint64_t place = acquire_word(heard_.place);
+    const std::uint64_t place = acquire_word(peer_offer_.place);
     if (place == 0 || place >> offer_bits != (slot & 0xffff)) return 0;
-    if (acquire_word(heard_.length) != (slot << offer_bits | bytes)) return 0;
+    if (acquire_word(peer_offer_.length) != (slot << offer_bits | bytes)) return 0;
     return place & ((std::uint64_t{1} << offer_bits) - 1);
   }
   /// Returns the address that an offer names, or null if the registration no longer exists here.
@@ -54,8 +54,8 @@ class Offers {
     };
     return {word_of(Protocol::bulk), word_of(Protocol::lines)};
   }
-  const Words heard_;  ///< what the peer offers to this rank
-  const Words told_;
+  const Words peer_offer_;  ///< what the peer offers to this rank
+  const Words own_offer_;
   const std::uint32_t peer_;
 };
 
@@ -73,7 +73,7 @@ struct OfferedMessagesRound : BulkMessagesRound {
 };
 
 /// What the thread that manages a message needs to know about it in addition.
-struct OfferedWay : Way {
+struct OfferedMessageProgress : BulkMessageProgress {
   std::uint64_t offer = 0;      ///< received message: this rank's offer; 0: none
   bool may_be_offered = false;  ///< message that is sent: an offer may still arrive
   std::byte* place = nullptr;   ///< message that is sent: the place that was offered
@@ -97,22 +97,23 @@ inline constexpr std::uint32_t looks_for_offer = 8;
 class NextMessages {
  public:
   __device__ NextMessages(const OfferedMessages& exchange, const Message& send, const Message& receive,
-                          Lane<Bulk>& lane, const Minder& minder, OfferedWay& sent, OfferedWay& taken)
+                          Lane<Bulk>& lane, const LaneManager& manager, OfferedMessageProgress& sent,
+                          OfferedMessageProgress& taken)
       : exchange_(exchange),
         send_(send),
         receive_(receive),
         lane_(lane),
-        minder_(minder),
-        offers_(exchange.ring, minder.peer, minder.lane),
+        manager_(manager),
+        offers_(exchange.ring, manager.peer, manager.lane),
         sent_(sent),
         taken_(taken) {
-    out_bytes_ = sent.next(send, minder.lane, from_);
-    in_bytes_ = taken.next(receive, minder.lane, to_);
+    out_bytes_ = sent.next(send, manager.lane, from_);
+    in_bytes_ = taken.next(receive, manager.lane, to_);
     awaits_slot_ = out_bytes_ != 0;
     awaits_chunk_ = in_bytes_ != 0;
   }
   __device__ __forceinline__ bool await(OfferedMessagesRound& shared) {
-    Patience patience;
+    PollMonitor monitor;
     const std::uint32_t offer_looks = awaits_chunk_ ? looks_for_offer : 1;
     for (std::uint32_t looks = 0; awaits_slot_ || awaits_chunk_; ++looks) {
       // Progress is reported at once, because looking for a chunk takes a microsecond.
@@ -120,13 +121,13 @@ class NextMessages {
       if (look_for_chunk()) store_progress(shared.failed_or_ready, 1);
       const bool is_awaited = (awaits_slot_ && !sent_.is_late) || (awaits_chunk_ && !taken_.is_late);
       if ((looks >= looks_in_time || !is_awaited) && load_progress(shared.failed_or_ready) != 0) break;
-      if (patience.spent(exchange_.ring, minder_.peer, minder_.lane, awaits_slot_)) return false;
+      if (monitor.must_give_up(exchange_.ring, manager_.peer, manager_.lane, awaits_slot_)) return false;
     }
     sent_.is_late = awaits_slot_;
     taken_.is_late = awaits_chunk_;
-    shared.outgoing[minder_.chunk] = outgoing_;
-    shared.rows[minder_.chunk] = rows_;
-    shared.incoming[minder_.chunk] = incoming_;
+    shared.outgoing[manager_.chunk] = outgoing_;
+    shared.rows[manager_.chunk] = rows_;
+    shared.incoming[manager_.chunk] = incoming_;
     return true;
   }
 
@@ -140,7 +141,7 @@ class NextMessages {
     if (!sends_rows(source)) {
       if (!lane_.has_slot()) return false;
       const std::uint16_t hash = sent_.place == nullptr ? send_.call_hash : straight_hash(send_.call_hash);
-      (void)lane_.next_slot(source, out_bytes_, hash, outgoing_, minder_.lane);
+      (void)lane_.next_slot(source, out_bytes_, hash, outgoing_, manager_.lane);
       if (sent_.place != nullptr) outgoing_.slot = sent_.place + from_;
     }
     awaits_slot_ = false;
@@ -168,13 +169,13 @@ class NextMessages {
   /// Returns the number of chunks behind the next one.
   __device__ __forceinline__ std::uint32_t left_behind() const {
     const std::size_t bytes = round_bytes_of(send_);
-    const std::size_t end = (std::size_t{sent_.round} + 1) * bytes + std::size_t{minder_.lane} * send_.chunk_bytes;
+    const std::size_t end = (std::size_t{sent_.round} + 1) * bytes + std::size_t{manager_.lane} * send_.chunk_bytes;
     return end >= send_.bytes ? 0 : static_cast<std::uint32_t>((send_.bytes - end - 1) / bytes) + 1;
   }
   /// Returns how many chunks may follow a chunk in one round. If data arrives through slots, a round sends only as much
   /// as it receives.
   __device__ __forceinline__ std::uint32_t most_rows() const {
-    return taken_.is_left(receive_, minder_.lane) && taken_.offer == 0 ? slot_depth - 1 : ~0u;
+    return taken_.is_left(receive_, manager_.lane) && taken_.offer == 0 ? slot_depth - 1 : ~0u;
   }
   /// Returns whether a chunk has arrived.
   __device__ __forceinline__ bool look_for_chunk() {
@@ -189,7 +190,7 @@ class NextMessages {
     } else {
       return false;
     }
-    if (taken_.offer != 0 && !taken_.is_left(receive_, minder_.lane)) offers_.withdraw();
+    if (taken_.offer != 0 && !taken_.is_left(receive_, manager_.lane)) offers_.withdraw();
     awaits_chunk_ = false;
     return true;
   }
@@ -197,9 +198,9 @@ class NextMessages {
   const OfferedMessages& exchange_;
   const Message &send_, &receive_;
   Lane<Bulk>& lane_;
-  const Minder& minder_;
+  const LaneManager& manager_;
   const Offers offers_;
-  OfferedWay &sent_, &taken_;
+  OfferedMessageProgress &sent_, &taken_;
   std::size_t from_ = 0, to_ = 0;
   std::uint32_t out_bytes_, in_bytes_;
   bool awaits_slot_, awaits_chunk_;

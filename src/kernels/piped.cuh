@@ -8,7 +8,7 @@
 ///  - The sender carries contributions into the peers' slots; the receiver carries results from this rank's slots to
 ///    where they belong.
 ///  - The fetcher waits for what this rank adds up and has it loaded, the adders add, and the storer sends the results.
-///  - The clerk publishes what has arrived; the returner returns slots.
+///  - The flag publisher publishes what has arrived; the returner returns slots.
 /// The other end sees slots, flags and counters as those of any bulk kernel. A Schedule (schedule.cuh) says what is
 /// moved.
 namespace strait::kernels {
@@ -34,7 +34,7 @@ struct Stream {
   std::uint64_t* peers_returned;  ///< counter of the peer's slots, which this rank advances
   LaneCounts* counts;
   std::uint64_t sent, taken;  ///< counts at the beginning of the launch
-  std::uint64_t given_back;
+  std::uint64_t returned_by_us;
   std::uint32_t peer, lane;
   std::uint16_t hash_to, hash_from;
 };
@@ -65,8 +65,8 @@ struct SetsMemory {
   std::uint32_t fetched, written;  ///< tasks whose contributions have been read, and tasks whose sums have been stored
 };
 
-/// Warps that go through the iterations. The first stream_walkers of them, which belong to the clerk and the returner,
-/// do so separately for each stream.
+/// Warps that go through the iterations. The first stream_walkers of them, which belong to the flag publisher and the
+/// returner, do so separately for each stream.
 enum class Walker : std::uint32_t { contributed, results, returns, sender, receiver, taking, resulting, count };
 inline constexpr std::uint32_t stream_walkers = 3;
 
@@ -142,7 +142,7 @@ class Worker {
   template <class Ready, class Late, class Flush>
   __device__ std::uint32_t await(std::uint32_t first, std::uint32_t least, bool sends, Ready&& is_ready,
                                  Late&& are_peers_late, Flush&& flush) {
-    Patience patience;
+    PollMonitor monitor;
     for (bool waits = false;; waits = true) {
       std::uint32_t missing = streams_;
       for_streams([&](std::uint32_t i, const Stream& stream) {
@@ -156,7 +156,7 @@ class Worker {
       if (!waits && thread_ == 0) flush();
       if (missing != streams_) {
         const Stream& stream = memory_.streams[missing];
-        if (patience.spent(ring_, stream.peer, stream.lane, sends, are_peers_late)) fail();
+        if (monitor.must_give_up(ring_, stream.peer, stream.lane, sends, are_peers_late)) fail();
       }
       if (!all(!has_failed())) return first;
       pause();

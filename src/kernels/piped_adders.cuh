@@ -77,7 +77,7 @@ class Fetcher : Worker<Schedule, Memory> {
     return true;
   }
   __device__ bool fetch_chunk(std::uint32_t round, std::uint32_t nth) {
-    const Own own = schedule_.own(this->lane_of(nth), round);
+    const OwnPart own = schedule_.own(this->lane_of(nth), round);
     const std::uint32_t part = even_part(own.bytes, addend_bytes<Sets>(schedule_));
     for (std::uint32_t offset = 0; offset < own.bytes; offset += part) {
       if (!next_set()) return false;

@@ -18,7 +18,7 @@ using PipedSumMemory = PipedMemory<PipeMemory<4, 16 * pipe_kb>, PipeMemory<2, 16
 using PipedTwoHopMemory =
     PipedMemory<PipeMemory<4, 12 * pipe_kb>, PipeMemory<4, 12 * pipe_kb>, SetsMemory<3, 32 * pipe_kb>>;
 
-enum class PipedRole : std::uint32_t { sender, receiver, fetcher, storer, clerk, returner, adders };
+enum class PipedRole : std::uint32_t { sender, receiver, fetcher, storer, flag_publisher, returner, adders };
 static_assert(piped_mover_threads == static_cast<std::uint32_t>(PipedRole::adders) * warp_threads);
 
 #ifndef STRAIT_EMULATED_GPU
@@ -55,8 +55,8 @@ __device__ __forceinline__ bool resume(const Ring& ring, Stream& stream) {
   const LaneCounts counts = *stream.counts;
   if (counts.sent == gave_up || (ring.gave_up != nullptr && *ring.gave_up != 0)) return false;
   stream.sent = counts.sent;
-  stream.taken = stream.given_back = counts.taken;
-  if (counts.given_back != counts.taken) store_word(stream.peers_returned, counts.taken);
+  stream.taken = stream.returned_by_us = counts.taken;
+  if (counts.returned_by_us != counts.taken) store_word(stream.peers_returned, counts.taken);
   return true;
 }
 
@@ -67,7 +67,7 @@ __device__ __forceinline__ void save(const Ring& ring, const Memory& memory, std
   const auto walked = [&](Walker walker) { return memory.walks[static_cast<std::uint32_t>(walker)][number]; };
   const bool gives_up = load_progress(memory.failed) != 0;
   *stream.counts = {gives_up ? gave_up : stream.sent + walked(Walker::contributed),
-                    stream.taken + walked(Walker::returns), stream.given_back, 0};
+                    stream.taken + walked(Walker::returns), stream.returned_by_us, 0};
   if (gives_up && ring.gave_up != nullptr) *ring.gave_up = 1;
 }
 
@@ -112,7 +112,7 @@ template <class Schedule>
 __device__ __forceinline__ void copy_own(const Schedule& schedule, std::uint32_t thread, std::uint32_t threads) {
   for (std::uint32_t round = 0; round < schedule.iterations(); ++round)
     for (std::uint32_t nth = 0; nth < schedule.width(); ++nth) {
-      const Own own = schedule.own(blockIdx.x + nth * gridDim.x, round);
+      const OwnPart own = schedule.own(blockIdx.x + nth * gridDim.x, round);
       copy_chunk(own.input, own.output, own.bytes, thread, threads);
     }
 }
@@ -160,7 +160,7 @@ __device__ __forceinline__ void run_piped(const Schedule& schedule, Memory& memo
   const auto role = static_cast<PipedRole>(threadIdx.x / warp_threads);
   if (goes_on && role == PipedRole::sender) Sender<Schedule, Memory>(schedule, memory).run();
   if (goes_on && role == PipedRole::receiver) Receiver<Schedule, Memory>(schedule, memory).run();
-  if (goes_on && role == PipedRole::clerk) Clerk<Schedule, Memory>(schedule, memory).run();
+  if (goes_on && role == PipedRole::flag_publisher) FlagPublisher<Schedule, Memory>(schedule, memory).run();
   if (goes_on && role == PipedRole::returner) Returner<Schedule, Memory>(schedule, memory).run();
   if constexpr (!adds) {
     if (goes_on && role >= PipedRole::adders)
@@ -177,7 +177,7 @@ __device__ __forceinline__ void run_piped(const Schedule& schedule, Memory& memo
   }
   __syncthreads();
   if (threadIdx.x < streams) save(ring, memory, threadIdx.x);
-  tell_finished(ring);
+  count_finished_block(ring);
 }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900

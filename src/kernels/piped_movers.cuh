@@ -84,7 +84,7 @@ class Receiver : Worker<Schedule, Memory> {
 
 /// Tells peers what has arrived in their slots, with one fence for everything that is due.
 template <class Schedule, class Memory>
-class Clerk : Worker<Schedule, Memory> {
+class FlagPublisher : Worker<Schedule, Memory> {
   using Base = Worker<Schedule, Memory>;
   using Base::memory_, Base::schedule_;
 
@@ -179,8 +179,8 @@ class Returner : Worker<Schedule, Memory> {
     std::uint32_t& walked = this->walk(Walker::returns)[i];
     while (may_give_back(i)) walked += this->uses_in(stream, this->iteration_of(Walker::returns, i)++);
     const std::uint64_t taken = stream.taken + walked;
-    if (!this->is_left(Walker::returns, i) || taken == stream.given_back) return;
-    stream.given_back = taken;
+    if (!this->is_left(Walker::returns, i) || taken == stream.returned_by_us) return;
+    stream.returned_by_us = taken;
     store_word(stream.peers_returned, taken);
   }
   /// Progress of the other warps when this one last looked.

@@ -20,9 +20,9 @@ __device__ __forceinline__ bool reaches(const Ring& ring, std::uint32_t peer) {
   if (peer >= ring.ranks || peer == ring.rank) return true;
   const std::uint64_t mine = probe_word(ring.rank, peer), theirs = probe_word(peer, ring.rank);
   store_word(probe_cell(ring, peer, ring.rank), mine);
-  Patience patience;
+  PollMonitor monitor;
   while (load_word(probe_cell(ring, ring.rank, peer)) != theirs || load_word(probe_cell(ring, peer, ring.rank)) != mine)
-    if (patience.spent(ring, peer, 0, false)) return false;
+    if (monitor.must_give_up(ring, peer, 0, false)) return false;
   return true;
 }
 

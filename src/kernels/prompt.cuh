@@ -63,7 +63,7 @@ class PromptLane {
   }
   /// Does what give_back() does unless that was called, counts this launch's slots, and reads which slots the peer has
   /// returned if the next launch would have to.
-  __device__ void trade() {
+  __device__ void account_slots() {
     give_back();
     now_.low += sends_ ? 1 : 0;
     now_.high += takes_ ? 1 : 0;
@@ -79,7 +79,7 @@ class PromptLane {
   std::uint64_t* const peers_returned_word_;
   bool sends_, takes_;
   Granule now_{};   ///< LaneCounts::sent and taken
-  Granule back_{};  ///< LaneCounts::given_back and returned
+  Granule back_{};  ///< LaneCounts::returned_by_us and returned_to_us
 };
 
 /// Waits until there is a free slot to each of some ranks that are sent something, from `first` on. Called by a whole
@@ -94,8 +94,9 @@ __device__ __forceinline__ bool await_slots(const Call& call, std::uint32_t firs
     if (rank == ring.rank || !uses) continue;
     const std::uint64_t sent = ring.counts[lane_index(P::protocol, call.cast, rank, lane_number<P>(0))].sent;
     const std::uint64_t* const word = returned_word<P>(ring, {ring.rank, rank, call.cast, 0});
-    Patience patience;
-    while (!gives_up && sent >= load_word(word) + slot_depth) gives_up = patience.spent(ring, rank, blockIdx.x, true);
+    PollMonitor monitor;
+    while (!gives_up && sent >= load_word(word) + slot_depth)
+      gives_up = monitor.must_give_up(ring, rank, blockIdx.x, true);
   }
   return !__any_sync(0xffffffffu, gives_up);
 }
@@ -124,12 +125,12 @@ class PromptParts {
   template <class Contribution>
   __device__ __forceinline__ void load(Contribution&& contribution) {
     Granule counts[parts_at_once];
-    std::uint64_t returned[parts_at_once];
+    std::uint64_t returned_to_us[parts_at_once];
 #pragma unroll
     for (std::uint32_t i = 0; i < parts_at_once; ++i) {
       const LaneCounts* const lane = lane_counts(first) + i * max_lanes;
       counts[i] = load_plain(reinterpret_cast<const std::byte*>(lane));
-      returned[i] = lane->returned;
+      returned_to_us[i] = lane->returned_to_us;
     }
     const bool gave_up_elsewhere = ring_.gave_up != nullptr && *ring_.gave_up != 0;
     load_values();
@@ -143,7 +144,7 @@ class PromptParts {
       parts[i].sent = counts[i].low;
       parts[i].taken = counts[i].high;
       goes_on_ &= counts[i].low != gave_up;
-      is_free_ &= !parts[i].uses_slot || counts[i].low < returned[i] + slot_depth;
+      is_free_ &= !parts[i].uses_slot || counts[i].low < returned_to_us[i] + slot_depth;
       if constexpr (P::protocol == Protocol::packets) must_wipe_ |= parts[i].fills_slot && P::wipes(counts[i].low);
     }
   }
@@ -182,7 +183,7 @@ class PromptParts {
       slots[i] = parts[i].takes ? parts[i].in + slot_offset(parts[i].taken) : nothing;
       flags[i] = P::flag(parts[i].taken, parts[i].hash_from);
     }
-    Patience patience;
+    PollMonitor monitor;
     Granule come[parts_at_once];
     for (;;) {
 #pragma unroll
@@ -193,7 +194,7 @@ class PromptParts {
       for (std::uint32_t i = 0; i < parts_at_once; ++i)
         if (parts[i].takes && !P::has_come(come[i], flags[i] ^ zero)) missing = first + i;
       if (!__any_sync(0xffffffffu, missing != none)) break;
-      const bool gives_up = missing != none && patience.spent(ring_, missing, blockIdx.x, false);
+      const bool gives_up = missing != none && monitor.must_give_up(ring_, missing, blockIdx.x, false);
       if (__any_sync(0xffffffffu, gives_up)) return false;
     }
 #pragma unroll
@@ -291,8 +292,8 @@ template <class P, class Call, class Contribution, class Take, class Keep>
 __device__ __forceinline__ void run_prompt(const Call& call, Contribution&& contribution, Take&& take, Keep&& keep) {
   fetch_arguments(arguments_of(call));
   const Ring& ring = call.ring;
-  const bool minds_a_peer = threadIdx.x < ring.ranks && threadIdx.x != ring.rank;
-  PromptLane<P> lane(call, minds_a_peer ? threadIdx.x : ring.rank);
+  const bool manages_a_peer = threadIdx.x < ring.ranks && threadIdx.x != ring.rank;
+  PromptLane<P> lane(call, manages_a_peer ? threadIdx.x : ring.rank);
   PromptParts<P, Call> parts(call);
   parts.find(0);
   parts.prefetch();
@@ -300,11 +301,11 @@ __device__ __forceinline__ void run_prompt(const Call& call, Contribution&& cont
   parts.load(contribution);
   lane.load();
   const auto give_back = [&] {
-    if (minds_a_peer) lane.give_back();
+    if (manages_a_peer) lane.give_back();
   };
   bool goes_on = parts.send(true, give_back), gives_up = false;
   const auto meanwhile = [&] {
-    if (minds_a_peer && goes_on) lane.trade();
+    if (manages_a_peer && goes_on) lane.account_slots();
     mark_start(call, before);
   };
   const auto receive = [&] {
@@ -328,9 +329,9 @@ __device__ __forceinline__ void run_prompt(const Call& call, Contribution&& cont
       if (step >= groups) receive();
     }
   }
-  if (minds_a_peer) lane.save(gives_up);
+  if (manages_a_peer) lane.save(gives_up);
   if (gives_up && ring.gave_up != nullptr) *ring.gave_up = 1;
-  tell_finished(ring);
+  count_finished_block(ring);
 }
 
 template <class P>

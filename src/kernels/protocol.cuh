@@ -16,17 +16,18 @@ inline constexpr std::uint32_t warp_threads = 32;
 
 /// Decides how long a thread continues to poll. It looks at the mailbox (over PCIe) and at the clock only once in
 /// polls_between_looks polls.
-class Patience {
+class PollMonitor {
  public:
   /// Called after each unsuccessful poll; returns whether to give up. `sends`: the thread waits for the peer to return
   /// a slot.
-  __device__ bool spent(const Ring& ring, std::uint32_t peer, std::uint32_t lane, bool sends) {
-    return spent(ring, peer, lane, sends, [] { return true; });
+  __device__ bool must_give_up(const Ring& ring, std::uint32_t peer, std::uint32_t lane, bool sends) {
+    return must_give_up(ring, peer, lane, sends, [] { return true; });
   }
   /// `is_for_peer()`, called now and then, returns whether the wait is due to the peer. Only then does the wait count
   /// towards the deadline, and only then is it reported as a wait for this peer.
   template <class IsForPeer>
-  __device__ bool spent(const Ring& ring, std::uint32_t peer, std::uint32_t lane, bool sends, IsForPeer&& is_for_peer) {
+  __device__ bool must_give_up(const Ring& ring, std::uint32_t peer, std::uint32_t lane, bool sends,
+                               IsForPeer&& is_for_peer) {
     if (++polls_ % polls_between_looks != 0) return false;
     Mailbox& mailbox = *ring.mailbox;
     if (*static_cast<volatile std::uint32_t*>(&mailbox.abort) != 0)

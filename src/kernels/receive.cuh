@@ -44,7 +44,7 @@ __device__ __forceinline__ bool receive(const Ring& ring, const Awaited (&awaite
   const auto* const nothing = reinterpret_cast<const std::byte*>(
       &ring.counts[lane_index(Protocol::lines, Cast::single, ring.rank, blockIdx.x)]);
   const auto slot_or_nothing = [&](int i) { return awaited[i].slot != nullptr ? awaited[i].slot : nothing; };
-  Patience patience;
+  PollMonitor monitor;
   for (;;) {
     std::uint64_t zero = 0;
     if constexpr (at_once) {
@@ -71,7 +71,7 @@ __device__ __forceinline__ bool receive(const Ring& ring, const Awaited (&awaite
 #pragma unroll
     for (int i = 0; at_once && i < count; ++i)
       if (missing == static_cast<std::uint32_t>(i)) peer = awaited[i].peer;
-    const bool gives_up = missing != none && patience.spent(ring, peer, blockIdx.x, false);
+    const bool gives_up = missing != none && monitor.must_give_up(ring, peer, blockIdx.x, false);
     if (__any_sync(0xffffffffu, gives_up)) return false;
   }
 #pragma unroll

@@ -44,7 +44,7 @@ class ExchangeSchedule {
   /// Returns the set of ranks that contribute to each owner's part.
   __device__ std::uint32_t contributors() const { return (1u << call_.ring.ranks) - 1; }
   /// Returns this rank's own part, which it reduces or copies.
-  __device__ Own own(std::uint32_t lane, std::uint32_t round) const {
+  __device__ OwnPart own(std::uint32_t lane, std::uint32_t round) const {
     const std::uint32_t rank = call_.ring.rank;
     const Part to = part_of(call_.receive[rank], lane, round);
     return {part_of(call_.send[rank], lane, round).data, to.data, to.bytes};
@@ -106,7 +106,7 @@ class TwoHopSchedule {
     return {call_.output + offset, bytes};
   }
   __device__ std::uint32_t contributors() const { return call_.contributors; }
-  __device__ Own own(std::uint32_t lane, std::uint32_t round) const {
+  __device__ OwnPart own(std::uint32_t lane, std::uint32_t round) const {
     std::size_t offset = 0;
     const std::uint32_t bytes = slice_chunk_of(call_, lane, call_.ring.rank, static_cast<int>(round), offset);
     return {call_.input + offset, call_.output + offset, bytes};

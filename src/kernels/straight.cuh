@@ -2,7 +2,7 @@
 
 #include "kernels/granules.cuh"
 #include "kernels/lane.cuh"
-#include "kernels/minder.cuh"
+#include "kernels/lane_manager.cuh"
 #include "kernels/shifted.cuh"
 
 /// The kernel of StraightExchange (launch.hpp), which writes directly into the peers' outputs instead of slots. Of a
@@ -11,18 +11,18 @@
 namespace strait::kernels {
 
 struct StraightMemory {
-  std::uint32_t taken[max_threads / warp_threads];
+  std::uint32_t claimed[max_threads / warp_threads];
   int failed;
 };
 
-/// Takes the warp's next chunk from the chunks of all messages, which all blocks share. Some SMs store up to a third
+/// Claims the warp's next chunk from the chunks of all messages, which all blocks share. Some SMs store up to a third
 /// faster than others, depending on how many share an output path of the GPU's clusters of SMs. Equal shares would
 /// therefore leave links idle at the end.
-__device__ __forceinline__ std::uint32_t take_chunk(const Ring& ring, StraightMemory& shared) {
-  std::uint32_t& taken = shared.taken[threadIdx.x / warp_threads];
-  if (threadIdx.x % warp_threads == 0) taken = count_up(&ring.launch_counts->taken);
+__device__ __forceinline__ std::uint32_t claim_chunk(const Ring& ring, StraightMemory& shared) {
+  std::uint32_t& claimed = shared.claimed[threadIdx.x / warp_threads];
+  if (threadIdx.x % warp_threads == 0) claimed = count_up(&ring.launch_counts->chunks_claimed);
   __syncwarp();
-  const std::uint32_t chunk = taken;
+  const std::uint32_t chunk = claimed;
   __syncwarp();
   return chunk;
 }
@@ -51,23 +51,24 @@ __device__ __forceinline__ void push_straight(const StraightExchange& call, Stra
   const std::uint32_t chunk_bytes = call.send[0].chunk_bytes;
   const auto chunks = static_cast<std::uint32_t>((bytes + chunk_bytes - 1) / chunk_bytes) * ring.ranks;
   for (;;) {
-    const std::uint32_t chunk = take_chunk(ring, shared);
+    const std::uint32_t chunk = claim_chunk(ring, shared);
     if (chunk >= chunks) return;
     const std::uint32_t after = ring.rank + chunk % ring.ranks + 1;
     const std::uint32_t to = after < ring.ranks ? after : after - ring.ranks;
     const std::size_t offset = std::size_t{chunk / ring.ranks} * chunk_bytes, left = bytes - offset;
     const std::byte* const from = call.send[to].data + offset;
-    std::byte* const there = call.there[to] + offset;
-    if (from != there) copy_straight(from, there, left < chunk_bytes ? static_cast<std::uint32_t>(left) : chunk_bytes);
+    std::byte* const destination = call.destinations[to] + offset;
+    if (from != destination)
+      copy_straight(from, destination, left < chunk_bytes ? static_cast<std::uint32_t>(left) : chunk_bytes);
   }
 }
 
 /// Counts the end of a block; the last block resets the counters for the next launch. Called by one thread of each
 /// block at its end.
-__device__ __forceinline__ void end_taking(LaunchCounts& counts) {
-  if (count_up(&counts.through) + 1 != gridDim.x) return;
-  store_count(&counts.taken, 0);
-  store_count(&counts.through, 0);
+__device__ __forceinline__ void end_claiming(LaunchCounts& counts) {
+  if (count_up(&counts.blocks_done) + 1 != gridDim.x) return;
+  store_count(&counts.chunks_claimed, 0);
+  store_count(&counts.blocks_done, 0);
 }
 
 /// A template only so that a header may define it.
@@ -77,23 +78,23 @@ __global__ void __launch_bounds__(max_threads, 1) straight_copy(const __grid_con
   auto& shared = shared_memory<StraightMemory>();
   int& failed = shared.failed;
   const Ring& ring = call.ring;
-  const Minder minder(ring, 1);
-  Lane<Bulk> lane(ring, minder.peer, Cast::single, minder.lane);
+  const LaneManager manager(ring, 1);
+  Lane<Bulk> lane(ring, manager.peer, Cast::single, manager.lane);
   if (threadIdx.x == 0) failed = 0;
   __syncthreads();
   const std::uint32_t before = begin_launch(ring);
-  const bool goes_on = minder.minds && lane.resume();
+  const bool goes_on = manager.manages && lane.resume();
   mark_start(ring, before);
-  if (minder.minds && !goes_on) failed = 1;
+  if (manager.manages && !goes_on) failed = 1;
   const auto meet = [&] {
-    if (!goes_on || !minder.has_peer) return;
-    const std::uint16_t hash = call.send[minder.peer].call_hash;
+    if (!goes_on || !manager.has_peer) return;
+    const std::uint16_t hash = call.send[manager.peer].call_hash;
     Outgoing told;
     Incoming heard;
-    const bool is_free = lane.next_slot(nullptr, 1, hash, told, minder.lane);
+    const bool is_free = lane.next_slot(nullptr, 1, hash, told, manager.lane);
     if (is_free) publish(told);
     lane.expect(nullptr, 1, hash, heard);
-    if (!is_free || !await(ring, heard, minder.lane)) failed = 1;
+    if (!is_free || !wait_for_chunk(ring, heard, manager.lane)) failed = 1;
   };
   out_of_line(meet);
   __syncthreads();
@@ -101,14 +102,14 @@ __global__ void __launch_bounds__(max_threads, 1) straight_copy(const __grid_con
   if (!gives_up) {
     push_straight(call, shared);
     __syncthreads();
-    if (minder.has_peer) __threadfence_system();
+    if (manager.has_peer) __threadfence_system();
     out_of_line(meet);
     __syncthreads();
     gives_up = failed != 0;
   }
-  if (threadIdx.x == 0) end_taking(*ring.launch_counts);
-  if (minder.has_peer) lane.save(gives_up);
-  tell_finished(ring);
+  if (threadIdx.x == 0) end_claiming(*ring.launch_counts);
+  if (manager.has_peer) lane.save(gives_up);
+  count_finished_block(ring);
 }
 
 }  // namespace strait::kernels

@@ -19,7 +19,7 @@ struct TwoHopRound {
   Incoming contributions_in[max_ranks];
   /// In the last iteration, the results of one round, followed by those of the next.
   Incoming results_in[2 * max_ranks];
-  Own own;  ///< what this rank reduces
+  OwnPart own;  ///< what this rank reduces
   int failed_to_send, failed_to_add;
 };
 
@@ -34,12 +34,12 @@ __device__ __forceinline__ bool collects_twice(const TwoHop& call, int iteration
 }
 
 /// Which hops of which peer a thread manages. Multicast results have lanes of their own, and so threads of their own.
-struct HopMinder {
+struct HopLaneManager {
   std::uint32_t peer;
-  bool minds, contributions, results;
-  __device__ HopMinder(const TwoHop& call, bool multicast)
+  bool manages, contributions, results;
+  __device__ HopLaneManager(const TwoHop& call, bool multicast)
       : peer(threadIdx.x % max_ranks),
-        minds(threadIdx.x < max_ranks * (multicast ? 2 : 1) && peer < call.ring.ranks),
+        manages(threadIdx.x < max_ranks * (multicast ? 2 : 1) && peer < call.ring.ranks),
         contributions(!multicast || threadIdx.x < max_ranks),
         results(!multicast || !contributions) {
     static_assert(2 * max_ranks <= warp_threads);
@@ -47,43 +47,43 @@ struct HopMinder {
 };
 
 /// Sets what this rank contributes to the peer's slice, but not the slot.
-__device__ __forceinline__ void plan_contribution(const TwoHop& call, const HopMinder& minder, int iteration,
+__device__ __forceinline__ void plan_contribution(const TwoHop& call, const HopLaneManager& manager, int iteration,
                                                   TwoHopRound& shared) {
-  if (!minder.contributions || minder.peer == call.ring.rank) return;
+  if (!manager.contributions || manager.peer == call.ring.rank) return;
   std::size_t offset = 0;
   const bool contributes = has(call.contributors, call.ring.rank);
-  const std::uint32_t bytes = contributes ? slice_chunk_of(call, blockIdx.x, minder.peer, iteration, offset) : 0;
-  Outgoing& chunk = shared.contributions_out[position_of(minder.peer, call.ring.rank, call.ring.ranks)];
+  const std::uint32_t bytes = contributes ? slice_chunk_of(call, blockIdx.x, manager.peer, iteration, offset) : 0;
+  Outgoing& chunk = shared.contributions_out[position_of(manager.peer, call.ring.rank, call.ring.ranks)];
   chunk.source = call.input + offset;
   chunk.bytes = bytes;
 }
 
 /// Claims the slot of what plan_contribution() has set.
 template <class P>
-__device__ __forceinline__ void claim_contribution(const TwoHop& call, const HopMinder& minder, Lane<P>& lane,
+__device__ __forceinline__ void claim_contribution(const TwoHop& call, const HopLaneManager& manager, Lane<P>& lane,
                                                    TwoHopRound& shared) {
-  if (!minder.contributions || minder.peer == call.ring.rank) return;
-  Outgoing& chunk = shared.contributions_out[position_of(minder.peer, call.ring.rank, call.ring.ranks)];
+  if (!manager.contributions || manager.peer == call.ring.rank) return;
+  Outgoing& chunk = shared.contributions_out[position_of(manager.peer, call.ring.rank, call.ring.ranks)];
   if (chunk.bytes != 0 && !lane.claim_slot(call.call_hash, chunk)) shared.failed_to_send = 1;
 }
 
 /// Sets what is added up and what is collected. Called while the contributions are on their way.
 template <class P>
-__device__ __forceinline__ void prepare_sums(const TwoHop& call, const HopMinder& minder, Lane<P>& lane, int iteration,
-                                             TwoHopRound& shared) {
+__device__ __forceinline__ void prepare_sums(const TwoHop& call, const HopLaneManager& manager, Lane<P>& lane,
+                                             int iteration, TwoHopRound& shared) {
   const Ring& ring = call.ring;
-  const std::uint32_t peer = minder.peer;
+  const std::uint32_t peer = manager.peer;
   const int lag = lag_of(call);
   std::size_t offset = 0;
   const std::uint32_t own = slice_chunk_of(call, blockIdx.x, ring.rank, iteration - lag, offset);
   if (peer == ring.rank) {
-    if (minder.contributions) shared.own = {call.input + offset, call.output + offset, own};
+    if (manager.contributions) shared.own = {call.input + offset, call.output + offset, own};
     return;
   }
   const std::uint32_t position = position_of(peer, ring.rank, ring.ranks);
-  if (minder.contributions)
+  if (manager.contributions)
     lane.expect(nullptr, has(call.contributors, peer) ? own : 0, call.call_hash, shared.contributions_in[position]);
-  if (!minder.results) return;
+  if (!manager.results) return;
   Outgoing result{};
   if (!lane.next_slot(nullptr, has(call.receivers, peer) ? own : 0, call.call_hash, result)) shared.failed_to_add = 1;
   if (call.results == Cast::multi && position != 0) result.bytes = 0;
@@ -102,7 +102,7 @@ __device__ __forceinline__ void prepare_sums(const TwoHop& call, const HopMinder
 template <class P>
 __device__ __forceinline__ bool meet_with(const Ring& ring, const Outgoing* chunks, bool takes_stale_slots,
                                           const int& failed) {
-  const bool has_stale = meet<P>(takes_stale_slots);
+  const bool has_stale = block_barrier<P>(takes_stale_slots);
   if (failed != 0) return false;
   if (!has_stale) return true;
   wipe<P>(ring, chunks, ring.ranks - 1);
@@ -120,20 +120,20 @@ __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& sha
                                             Reduce&& reduce, Keep&& keep) {
   fetch_arguments(call);
   const Ring& ring = call.ring;
-  const HopMinder minder(call, P::protocol != Protocol::lines && call.results == Cast::multi);
-  const bool has_peer = minder.minds && minder.peer != ring.rank;
-  Lane<P> lane(ring, minder.minds ? minder.peer : 0, minder.contributions ? Cast::single : Cast::multi);
-  if (minder.minds) plan_contribution(call, minder, 0, shared);
+  const HopLaneManager manager(call, P::protocol != Protocol::lines && call.results == Cast::multi);
+  const bool has_peer = manager.manages && manager.peer != ring.rank;
+  Lane<P> lane(ring, manager.manages ? manager.peer : 0, manager.contributions ? Cast::single : Cast::multi);
+  if (manager.manages) plan_contribution(call, manager, 0, shared);
   if (threadIdx.x == 0) shared.failed_to_send = shared.failed_to_add = 0;
   __syncthreads();
   FirstPush<P> first(shared.contributions_out, ring.ranks - 1, call.pieces);
   const std::uint32_t before = begin_launch(ring);
   first.load();
-  const bool goes_on = minder.minds && lane.resume();
+  const bool goes_on = manager.manages && lane.resume();
   mark_start(ring, before);
-  if (minder.minds && !goes_on) shared.failed_to_send = 1;
+  if (manager.manages && !goes_on) shared.failed_to_send = 1;
   const auto meet_to_send = [&] {
-    if (goes_on) claim_contribution(call, minder, lane, shared);
+    if (goes_on) claim_contribution(call, manager, lane, shared);
     return meet_with<P>(ring, shared.contributions_out, goes_on && lane.takes_stale_slots(), shared.failed_to_send);
   };
   bool gives_up = !meet_to_send();
@@ -142,7 +142,7 @@ __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& sha
   for (int iteration = 0; !gives_up; ++iteration) {
     push<P>(shared.contributions_out, ring.ranks - 1, call.pieces, contribution, pushed);
     pushed = 0;
-    if (goes_on) prepare_sums(call, minder, lane, iteration, shared);
+    if (goes_on) prepare_sums(call, manager, lane, iteration, shared);
     keep();
     gives_up = !meet_with<P>(ring, shared.results_out, goes_on && lane.takes_stale_slots(), shared.failed_to_add);
     if (gives_up) break;
@@ -153,11 +153,11 @@ __device__ __forceinline__ void run_two_hop(const TwoHop& call, TwoHopRound& sha
     gives_up = __syncthreads_or(!done) != 0;
     if (gives_up || iteration == last) break;
     if (has_peer) lane.give_back();
-    if (minder.minds) plan_contribution(call, minder, iteration + 1, shared);
+    if (manager.manages) plan_contribution(call, manager, iteration + 1, shared);
     gives_up = !meet_to_send();
   }
   if (has_peer) lane.save(gives_up);
-  tell_finished(ring);
+  count_finished_block(ring);
 }
 
 template <class P>

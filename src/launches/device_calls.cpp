@@ -82,7 +82,7 @@ Slots DeviceCalls::protocol_for(const Call& call, bool one_hop, std::size_t mess
   if (flagged != Protocol::lines) {
     const bool takes_one = is_message || call.collective == Collective::broadcast;
     const bool is_gathered = call.collective == Collective::gather || call.collective == Collective::reduce;
-    const std::size_t most = takes_one ? lone_flagged_bytes_ : is_gathered ? gathered_flagged_bytes_ : flagged_bytes_;
+    const std::size_t most = takes_one ? lone_flagged_bytes_ : is_gathered ? to_root_flagged_bytes_ : flagged_bytes_;
     return slots(call, message_bytes > std::min(most, most_short) ? Protocol::bulk : flagged, message_bytes);
   }
   // Two ranks take two hops here only if that is forced. Only lines hold back more slots at the end than free_bytes()
@@ -90,7 +90,7 @@ Slots DeviceCalls::protocol_for(const Call& call, bool one_hop, std::size_t mess
   if (!one_hop && ring_.ranks == 2) return slots(call, Protocol::bulk);
   const Slots lines = slots(call, Protocol::lines);
   const bool few_blocks =
-      bound(call) != 0 && lines.blocks < ring_.slots[static_cast<std::size_t>(Protocol::lines)].lanes;
+      block_limit(call) != 0 && lines.blocks < ring_.slots[static_cast<std::size_t>(Protocol::lines)].lanes;
   // The borders come from measurements on 2 and 4 H200, for one direction, both directions, and two hops. A reduce in
   // two hops is faster over lines at any size.
   if (!few_blocks && !one_hop && call.collective == Collective::reduce) return lines;
@@ -107,7 +107,7 @@ Slots DeviceCalls::protocol_for(const Call& call, bool one_hop, std::size_t mess
 
 /// Returns whether a call in bulk may use as many blocks as there are lanes, or as the user allows.
 bool DeviceCalls::takes_many(const Call& call) const {
-  if (bound(call) != 0 || ring_.ranks < 3 || !has_equal_parts(call.collective)) return true;
+  if (block_limit(call) != 0 || ring_.ranks < 3 || !has_equal_parts(call.collective)) return true;
   return buffer_sizes(call, call.root, ring_.ranks).larger_bytes() < large_call_bytes;
 }
 
@@ -148,7 +148,7 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call, const Offer
   const bool is_middling = two_hop.rounds >= least_staggered_rounds && two_hop.rounds <= most_staggered_rounds;
   if (by_peers && ring_.ranks > 2 && is_middling) two_hop.stagger_ns = peer_stagger_ns;
   launches.push_back(launch_of(two_hop, through, reduces));
-  if (leaves_own(call, launches))
+  if (caller_copies_own(call, launches))
     // The data is there already.
     std::get<TwoHop>(launches.back().argument).output = const_cast<std::byte*>(two_hop.input);
   return launches;
@@ -209,7 +209,7 @@ DeviceLaunch DeviceCalls::launch_to_reducers(const Call& call) const {
   return launches.at(0);
 }
 
-bool DeviceCalls::leaves_own(const Call& call, const std::vector<DeviceLaunch>& launches) const {
+bool DeviceCalls::caller_copies_own(const Call& call, const std::vector<DeviceLaunch>& launches) const {
   // A copy beside the kernel costs some microseconds. On four H200, calls of 16 and 32 MB take 1 us longer with it than
   // in place; the time with kernels instead was not measured.
   constexpr std::size_t least_bytes = std::size_t{16} << 20;

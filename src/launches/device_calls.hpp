@@ -40,7 +40,7 @@ struct DeviceLaunch {
   bool piped = false;         ///< uses a piped kernel (kernels/piped.cuh)
   bool prompt = false;        ///< uses a prompt kernel (kernels/prompt.cuh)
   /// Its messages do not wait for one another (kernels::exchange_copy_kernel()).
-  bool apart = false;
+  bool independent = false;
   std::uint32_t turn = 0;                 ///< of messages: DeviceCalls::Turn::place()
   WireFormat encoding = WireFormat::off;  ///< wire format of an EncodedExchange or an EncodedTwoHop
 };
@@ -76,7 +76,7 @@ class DeviceCalls {
     /// The number of hops, where both are possible, of calls that name no algorithm.
     Hops hops = Hops::chosen;
     /// Unit of the lengths from which messages in bulk go through pipes (STRAIT_PIPED_BYTES); 0: everything that can.
-    std::size_t piped_bytes = ~std::size_t{0};
+    std::size_t piped_unit_bytes = ~std::size_t{0};
     double exchange_gbps = 0;       ///< the rate from ExchangeRates that determines the borders; 0: unknown
     std::uint32_t most_blocks = 0;  ///< limit of the blocks of a launch, whatever is asked for; 0: none
     std::uint32_t sms = 0;          ///< SMs of the smallest GPU; 0: unknown
@@ -95,10 +95,10 @@ class DeviceCalls {
                                                                : least_offered_bytes(ring.ranks)),
         flagged_bytes_(options_.flagged_bytes.value_or(borders_.packets_bytes)),
         lone_flagged_bytes_(flagged_bytes_),
-        gathered_flagged_bytes_(flagged_bytes_) {
+        to_root_flagged_bytes_(flagged_bytes_) {
     if (options_.flagged_bytes || !ring.staged) return;  // not measured through peers' memory
     lone_flagged_bytes_ = flagged_bytes_ * (std::max(ring.ranks, 2u) - 1) * 2 / 3;
-    gathered_flagged_bytes_ = flagged_bytes_ / 2;
+    to_root_flagged_bytes_ = flagged_bytes_ / 2;
   }
 
   /// Returns the default of Options::least_offered_bytes. Shorter messages are no slower through slots; a pair of ranks
@@ -118,13 +118,13 @@ class DeviceCalls {
   std::vector<DeviceLaunch> encoded_launches_of(const Call& call) const;
   /// Returns whether a call writes directly into the outputs of peers, provided that all ranks have registered these.
   /// All ranks decide alike.
-  bool goes_straight(const Call& call) const;
+  bool writes_directly(const Call& call) const;
   /// `outputs`: by rank, as addresses of this device. `hash`: of the call and of the places of the outputs.
   DeviceLaunch straight_launch_of(const Call& call, const std::array<std::byte*, kernels::max_ranks>& outputs,
                                   std::uint16_t hash) const;
   /// Returns whether the caller must copy the root's own part of a broadcast from `send` to `receive` beside its
   /// `launches`. That is so for a long broadcast in two hops that is not piped; otherwise kernels copy it.
-  bool leaves_own(const Call& call, const std::vector<DeviceLaunch>& launches) const;
+  bool caller_copies_own(const Call& call, const std::vector<DeviceLaunch>& launches) const;
   /// Returns the launch of a reduction over the ring that a GPU shares with the CPU threads that reduce
   /// (cpu_reducers::ReducerMemory). If the call has a wire format, its bytes are encoded already.
   DeviceLaunch launch_to_reducers(const Call& call) const;
@@ -172,7 +172,7 @@ class DeviceCalls {
   ///
   /// If there is one message from a rank to another, some ranks may also post as a group what others post one by one:
   /// no rank waits for another one to receive a short message, and messages of one launch do not wait for one another
-  /// (DeviceLaunch::apart; in pipes, this is true only of sends with respect to receives).
+  /// (DeviceLaunch::independent; in pipes, this is true only of sends with respect to receives).
   enum class Part : std::uint8_t { short_sends, long_ones, short_receives };
   struct Turn {
     std::uint32_t number;
@@ -201,16 +201,20 @@ class DeviceCalls {
   };
 
   /// Returns the limit of a call's thread blocks; 0: as many as pay.
-  std::uint32_t bound(const Call& call) const {
+  std::uint32_t block_limit(const Call& call) const {
     const std::uint32_t max_sms = call.max_sms != 0 ? call.max_sms : options_.max_sms;
     const std::uint32_t asked = blocks_of(max_sms, is_reduction(call.collective));
     if (asked == 0) return options_.most_blocks;
     return at_once(options_.most_blocks == 0 ? asked : std::min(asked, options_.most_blocks));
   }
   /// Returns the limit of a call's thread blocks, or, if there is none, as many as pay.
-  std::uint32_t blocks_for(const Call& call) const { return bound(call) != 0 ? bound(call) : at_once(borders_.blocks); }
+  std::uint32_t blocks_for(const Call& call) const {
+    return block_limit(call) != 0 ? block_limit(call) : at_once(borders_.blocks);
+  }
   /// Returns whether the user limits the call to few blocks.
-  bool has_few_blocks(const Call& call) const { return bound(call) != 0 && bound(call) < large_call_blocks; }
+  bool has_few_blocks(const Call& call) const {
+    return block_limit(call) != 0 && block_limit(call) < large_call_blocks;
+  }
   /// Limits a number of blocks to the SMs of the smallest GPU. Each block waits for one on every other GPU, and blocks
   /// of a second wave would begin only after the first ones have ended.
   std::uint32_t at_once(std::uint32_t blocks) const {
@@ -260,7 +264,7 @@ class DeviceCalls {
   std::size_t least_offered_bytes_ = 0;
   /// Lengths up to which messages carry flags: in general, if a rank receives a single message rather than one from
   /// each peer, and if one rank receives all messages and sends nothing.
-  std::size_t flagged_bytes_ = 0, lone_flagged_bytes_ = 0, gathered_flagged_bytes_ = 0;
+  std::size_t flagged_bytes_ = 0, lone_flagged_bytes_ = 0, to_root_flagged_bytes_ = 0;
 };
 
 }  // namespace strait

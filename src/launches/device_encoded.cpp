@@ -24,7 +24,7 @@ constexpr std::uint32_t large_staged_blocks = 48;
 
 /// Returns the slots for a message of this many elements, with lengths counted in elements.
 Slots DeviceCalls::encoded_slots(const Call& call, bool one_hop, std::size_t elements) const {
-  const bool leaves_sms = ring_.staged && bound(call) == 0 &&
+  const bool leaves_sms = ring_.staged && block_limit(call) == 0 &&
                           buffer_sizes(call, ring_.rank, ring_.ranks).larger_bytes() >= large_staged_bytes;
   const std::uint32_t blocks = blocks_for(call);
   Slots through = kernels::slots_of(ring_, Protocol::bulk, leaves_sms ? std::min(blocks, large_staged_blocks) : blocks);

@@ -85,7 +85,7 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(Turns turns, const Offers& of
     any.collective = Collective::send_recv;
     // In pipes, data for several peers advances in step. It may wait for one another only if the user asks for few
     // blocks, or for pipes wherever they are possible.
-    const bool may_step = has_few_blocks(any) || options_.piped_bytes == 0;
+    const bool may_step = has_few_blocks(any) || options_.piped_unit_bytes == 0;
     // A rank that only sends is ahead of its receivers, and is faster through pipes, which do not use offers.
     const bool offers_some =
         std::any_of(std::begin(ends.offers), std::end(ends.offers), [](std::uint64_t offer) { return offer != 0; });
@@ -100,7 +100,7 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(Turns turns, const Offers& of
       std::copy(std::begin(ends.offers), std::end(ends.offers), messages.offers);
       launch.argument = messages;
     }
-    launch.apart = !at_once && !launch.piped && kernels::depend_on_one_another(ends.exchange, protocol);
+    launch.independent = !at_once && !launch.piped && kernels::depend_on_one_another(ends.exchange, protocol);
     launch.turn = turn.place();
   }
   return launches;

@@ -16,9 +16,9 @@ using kernels::Slots;
 /// many blocks. `never`: not at all.
 constexpr std::size_t never = 0;
 struct Piping {
-  std::size_t few_blocks, no_bound, many_blocks = never;
+  std::size_t few_blocks, no_limit, many_blocks = never;
   std::uint32_t blocks = DeviceCalls::large_call_blocks;  ///< blocks of a call without a limit
-  std::size_t no_bound_end = never;                       ///< without a limit, only shorter messages use pipes
+  std::size_t no_limit_end = never;                       ///< without a limit, only shorter messages use pipes
   std::size_t some_blocks = few_blocks;
   std::uint32_t least_some_blocks = 20;  ///< the limit from which `some_blocks` applies
 };
@@ -29,28 +29,28 @@ constexpr Piping piping_of_more(Collective collective) {
   switch (collective) {
     case Collective::broadcast:
       return {.few_blocks = never,
-              .no_bound = 10,
+              .no_limit = 10,
               .many_blocks = 10,
               .blocks = 32,
               .some_blocks = 1,
               .least_some_blocks = 16};
     case Collective::scatter:
-      return {.few_blocks = 1, .no_bound = 8, .blocks = 24};
+      return {.few_blocks = 1, .no_limit = 8, .blocks = 24};
     case Collective::send_recv:
-      return {.few_blocks = 2, .no_bound = 8, .blocks = 32};
+      return {.few_blocks = 2, .no_limit = 8, .blocks = 32};
     case Collective::all_to_all_v:
-      return {.few_blocks = 4, .no_bound = never};
+      return {.few_blocks = 4, .no_limit = never};
     case Collective::all_gather:
     case Collective::all_to_all:
-      return {.few_blocks = 1, .no_bound = 16, .many_blocks = 16, .blocks = 32};
+      return {.few_blocks = 1, .no_limit = 16, .many_blocks = 16, .blocks = 32};
     case Collective::reduce:
-      return {.few_blocks = 16, .no_bound = 32, .many_blocks = 32, .blocks = 32, .some_blocks = 32};
+      return {.few_blocks = 16, .no_limit = 32, .many_blocks = 32, .blocks = 32, .some_blocks = 32};
     case Collective::all_reduce:
-      return {.few_blocks = 1, .no_bound = 8, .blocks = 32};
+      return {.few_blocks = 1, .no_limit = 8, .blocks = 32};
     case Collective::reduce_scatter:
-      return {.few_blocks = 1, .no_bound = 16, .blocks = 32, .some_blocks = 8, .least_some_blocks = 32};
+      return {.few_blocks = 1, .no_limit = 16, .blocks = 32, .some_blocks = 8, .least_some_blocks = 32};
     default:
-      return {.few_blocks = 1, .no_bound = never};
+      return {.few_blocks = 1, .no_limit = never};
   }
 }
 /// For two ranks, from measurements on 2 H100. Without a limit, calls that run beside computation use pipes as soon as
@@ -62,19 +62,19 @@ constexpr std::uint32_t pair_blocks = 32;
 constexpr Piping piping_of_pair(Collective collective) {
   switch (collective) {
     case Collective::all_reduce:
-      return {.few_blocks = 8, .no_bound = 12, .blocks = pair_blocks};
+      return {.few_blocks = 8, .no_limit = 12, .blocks = pair_blocks};
     case Collective::all_gather:
-      return {.few_blocks = 4, .no_bound = 12, .blocks = pair_blocks};
+      return {.few_blocks = 4, .no_limit = 12, .blocks = pair_blocks};
     case Collective::reduce_scatter:
-      return {.few_blocks = 12, .no_bound = 12, .blocks = pair_blocks};
+      return {.few_blocks = 12, .no_limit = 12, .blocks = pair_blocks};
     case Collective::all_to_all:
-      return {.few_blocks = 4, .no_bound = 16, .blocks = pair_blocks, .no_bound_end = 128};
+      return {.few_blocks = 4, .no_limit = 16, .blocks = pair_blocks, .no_limit_end = 128};
     case Collective::send_recv:
-      return {.few_blocks = 4, .no_bound = 32, .blocks = 24, .no_bound_end = 128};
+      return {.few_blocks = 4, .no_limit = 32, .blocks = 24, .no_limit_end = 128};
     case Collective::all_to_all_v:
-      return {.few_blocks = 4, .no_bound = never, .blocks = pair_blocks};
+      return {.few_blocks = 4, .no_limit = never, .blocks = pair_blocks};
     default:
-      return {.few_blocks = never, .no_bound = never, .blocks = pair_blocks};
+      return {.few_blocks = never, .no_limit = never, .blocks = pair_blocks};
   }
 }
 
@@ -85,7 +85,7 @@ constexpr Piping piping_of_pair(Collective collective) {
 constexpr Piping slow_pair_reduce(DataType type, ReduceOp op) {
   const std::uint32_t blocks = size_bytes(type) == 1 ? 2 * pair_blocks : pair_blocks;
   const bool has_plain_loops = op == ReduceOp::min || op == ReduceOp::max || op == ReduceOp::prod;
-  return {.few_blocks = never, .no_bound = 8, .blocks = blocks, .no_bound_end = has_plain_loops ? 24 : never};
+  return {.few_blocks = never, .no_limit = 8, .blocks = blocks, .no_limit_end = has_plain_loops ? 24 : never};
 }
 bool is_slow_with_flags(const Call& call, std::uint32_t averaged) {
   return kernels::kernel_type(call.type) == kernels::KernelType::others &&
@@ -136,26 +136,26 @@ bool DeviceCalls::is_piped(const Call& call, bool one_hop, std::size_t message_b
                          call.collective == Collective::reduce_scatter || call.collective == Collective::gather ||
                          call.collective == Collective::scatter;
   if (has_parts && message_bytes % 16 != 0) return false;
-  if (options_.piped_bytes == 0) return true;
+  if (options_.piped_unit_bytes == 0) return true;
   const bool few_blocks = has_few_blocks(call), is_pair = ring_.ranks == 2;
-  const bool asks_for_many = bound(call) != 0 && !few_blocks;
+  const bool asks_for_many = block_limit(call) != 0 && !few_blocks;
   const Piping least = piping(call, ring_);
-  const std::size_t of_few = bound(call) < least.least_some_blocks ? least.few_blocks : least.some_blocks;
-  const std::size_t factor = few_blocks ? of_few : asks_for_many ? least.many_blocks : least.no_bound;
+  const std::size_t of_few = block_limit(call) < least.least_some_blocks ? least.few_blocks : least.some_blocks;
+  const std::size_t factor = few_blocks ? of_few : asks_for_many ? least.many_blocks : least.no_limit;
   // Twice the length, so that one hop and two hops are compared alike.
   const std::size_t bytes = is_pair && !one_hop ? message_bytes * 2 : message_bytes;
-  if (factor == never || bytes < options_.piped_bytes * factor) return false;
-  const bool has_end = bound(call) == 0 && least.no_bound_end != never;
-  if (has_end && bytes >= options_.piped_bytes * least.no_bound_end) return false;
-  return !few_blocks || !reduces || bound(call) >= least_adding_blocks;
+  if (factor == never || bytes < options_.piped_unit_bytes * factor) return false;
+  const bool has_end = block_limit(call) == 0 && least.no_limit_end != never;
+  if (has_end && bytes >= options_.piped_unit_bytes * least.no_limit_end) return false;
+  return !few_blocks || !reduces || block_limit(call) >= least_adding_blocks;
 }
 
 bool DeviceCalls::halves_sums(const Call& call, std::size_t bytes) const {
-  return bound(call) < least_one_hop_blocks && is_piped(call, false, bytes / 2);
+  return block_limit(call) < least_one_hop_blocks && is_piped(call, false, bytes / 2);
 }
 
 std::uint32_t DeviceCalls::piped_blocks(const Call& call, bool one_hop, std::size_t message_bytes) const {
-  if (bound(call) != 0) return bound(call);
+  if (block_limit(call) != 0) return block_limit(call);
   // Reductions that cost the adders more get as many blocks as help.
   const bool is_costly = is_reduction(call.collective) &&
                          kernels::piped_kernel_type(call.type, call.op, ring_.averaged) == kernels::KernelType::others;
@@ -175,7 +175,7 @@ Slots DeviceCalls::piped_slots(const Call& call, bool one_hop, std::size_t messa
       through.lanes = std::min(through.lanes, std::max(through.blocks * sums_width, least_sums_lanes));
       through.slot_bytes = std::min(through.slot_bytes, sums_slots_bytes / through.lanes);
     }
-    if (call.collective == Collective::reduce_scatter && bound(call) == 0)
+    if (call.collective == Collective::reduce_scatter && block_limit(call) == 0)
       through.slot_bytes = std::min(through.slot_bytes, reduce_scatter_chunk_bytes);
     return through;
   }

@@ -22,8 +22,8 @@ constexpr std::size_t long_straight_bytes = std::size_t{32} << 20;
 }  // namespace
 
 /// Only for calls without a limit of blocks; others were not measured.
-bool DeviceCalls::goes_straight(const Call& call) const {
-  if (ring_.staged || ring_.ranks < 2 || bound(call) != 0 || !call.receive_offsets.empty() ||
+bool DeviceCalls::writes_directly(const Call& call) const {
+  if (ring_.staged || ring_.ranks < 2 || block_limit(call) != 0 || !call.receive_offsets.empty() ||
       call.wire != WireFormat::off)
     return false;
   const bool writes_over_inputs = call.collective == Collective::all_to_all && call.send == call.receive;
@@ -46,7 +46,7 @@ DeviceLaunch DeviceCalls::straight_launch_of(const Call& call,
   for (std::uint32_t peer = 0; peer < ring_.ranks; ++peer) {
     exchange.send[peer] = {rows.send.at(peer), rows.bytes, straight_chunk_bytes, static_cast<std::uint16_t>(blocks),
                            hash};
-    exchange.there[peer] = outputs[peer] + ring_.rank * rows.receive.stride_bytes;
+    exchange.destinations[peer] = outputs[peer] + ring_.rank * rows.receive.stride_bytes;
   }
   const std::size_t threads = std::min<std::size_t>(block_chunks * 32, kernels::max_threads);
   return {Protocol::bulk, false, exchange, static_cast<std::uint32_t>(blocks), static_cast<std::uint32_t>(threads)};

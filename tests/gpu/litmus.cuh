@@ -167,10 +167,10 @@ __device__ __forceinline__ void give_up(const Traffic& traffic) {
 /// Waits, as Lane::next_slot does, but for a depth of choice.
 __device__ __forceinline__ bool await_room(const Traffic& traffic, std::uint32_t lane, std::uint32_t round,
                                            std::uint64_t& returned) {
-  kernels::Patience patience;
+  kernels::PollMonitor monitor;
   while (round >= returned + traffic.depth) {
     returned = kernels::load_word(traffic.out.returned + lane);
-    if (round >= returned + traffic.depth && patience.spent(traffic.ring, 0, lane, true)) return false;
+    if (round >= returned + traffic.depth && monitor.must_give_up(traffic.ring, 0, lane, true)) return false;
   }
   return true;
 }
@@ -232,10 +232,10 @@ __device__ __forceinline__ void add(Tally& all, const Tally& mine) {
 
 template <Weakness weakness>
 __device__ __forceinline__ bool await_flag(const Traffic& traffic, const kernels::Incoming& chunk) {
-  if constexpr (weakness != Weakness::no_acquire) return kernels::await(traffic.ring, chunk, blockIdx.x);
-  kernels::Patience patience;
+  if constexpr (weakness != Weakness::no_acquire) return kernels::wait_for_chunk(traffic.ring, chunk, blockIdx.x);
+  kernels::PollMonitor monitor;
   while (kernels::load_word(chunk.slot_flag) != chunk.flag)
-    if (patience.spent(traffic.ring, 0, blockIdx.x, false)) return false;
+    if (monitor.must_give_up(traffic.ring, 0, blockIdx.x, false)) return false;
   return true;
 }
 
@@ -346,7 +346,7 @@ __global__ void __launch_bounds__(kernels::max_threads, 1) watch_stores(const __
   const std::byte* const from = incoming<P>(traffic, lane, 0).slot + place.slot_offset;
   if (!place.active) return;  // whole warps
   Tally mine{};
-  kernels::Patience patience;
+  kernels::PollMonitor monitor;
   std::uint32_t last = ~0u;
   for (bool gives_up = false; __any_sync(0xffffffffu, last != traffic.rounds - 1) != 0 && !gives_up;) {
     const Granule got = kernels::load_granule(from);
@@ -354,10 +354,10 @@ __global__ void __launch_bounds__(kernels::max_threads, 1) watch_stores(const __
     const bool has_come = flagged_round<P>(got, round);
     if (has_come && round != last) {
       last = round;
-      patience = {};  // where host memory is read as often as it is written, all may take seconds
+      monitor = {};  // where host memory is read as often as it is written, all may take seconds
       examine_whole<P>(got, place, lane, round, mine);
     }
-    gives_up = __any_sync(0xffffffffu, patience.spent(traffic.ring, 0, lane, false)) != 0;
+    gives_up = __any_sync(0xffffffffu, monitor.must_give_up(traffic.ring, 0, lane, false)) != 0;
     if (gives_up && threadIdx.x % kernels::warp_threads == 0) atomicAdd(&traffic.tally->stuck, 1ull);
   }
   add(*traffic.tally, mine);

@@ -23,9 +23,9 @@ __device__ __forceinline__ bool await_abort_word(Mailbox& mailbox, std::uint32_t
   return true;
 }
 
-enum class Telling : std::uint8_t { as_patience_does, without_fence, event_first };
+enum class Telling : std::uint8_t { as_poll_monitor_does, without_fence, event_first };
 
-/// Answers each new value of the abort word with the words of an event, in the order in which Patience writes them.
+/// Answers each new value of the abort word with the words of an event, in the order in which PollMonitor writes them.
 template <Telling telling>
 __global__ void answer(Mailbox* mailbox, std::uint32_t rounds) {
   for (std::uint32_t round = 1; round <= rounds; ++round) {
@@ -39,7 +39,7 @@ __global__ void answer(Mailbox* mailbox, std::uint32_t rounds) {
     shared_word(mailbox->peer) = round * 3;
     shared_word(mailbox->lane) = round * 5;
     shared_word(mailbox->sends) = round * 7;
-    if constexpr (telling == Telling::as_patience_does) __threadfence_system();
+    if constexpr (telling == Telling::as_poll_monitor_does) __threadfence_system();
     if constexpr (telling != Telling::event_first) shared_word(mailbox->event) = static_cast<Mailbox::Event>(round);
   }
 }
@@ -47,8 +47,8 @@ __global__ void answer(Mailbox* mailbox, std::uint32_t rounds) {
 /// Waits for what never comes, until the host raises the abort word; again once it has been lowered, and says so.
 __global__ void wait_in_vain(const __grid_constant__ kernels::Ring ring, std::uint32_t rounds) {
   for (std::uint32_t round = 0; round < rounds; ++round) {
-    kernels::Patience patience;
-    while (!patience.spent(ring, round % kernels::max_ranks, round, round % 2 == 1)) continue;
+    kernels::PollMonitor monitor;
+    while (!monitor.must_give_up(ring, round % kernels::max_ranks, round, round % 2 == 1)) continue;
     if (!await_abort_word(*ring.mailbox, 0)) return;
     shared_word(ring.mailbox->event) = Mailbox::Event::none;
   }

@@ -67,7 +67,7 @@ class LitmusMailbox : public ::testing::Test {
 };
 
 TEST_F(LitmusMailbox, EventsComeAfterWhatTheyTell) {
-  EXPECT_EQ(early_events(answer<Telling::as_patience_does>, 1'000'000, "events"), 0u);
+  EXPECT_EQ(early_events(answer<Telling::as_poll_monitor_does>, 1'000'000, "events"), 0u);
 }
 TEST_F(LitmusMailbox, ControlEventFirst) {
   EXPECT_GT(early_events(answer<Telling::event_first>, 10'000, "events first (control)"), 0u);

@@ -23,10 +23,10 @@ __device__ __forceinline__ void await_progress(const std::uint32_t& done, std::u
   while (kernels::load_progress(done) < rounds) kernels::pause();
 }
 
-/// Sender and Clerk.
+/// Sender and FlagPublisher.
 template <Weakness weakness>
 __device__ void write_by_pipe(const Traffic& traffic, std::uint32_t lane, LitmusPipe& pipe) {
-  kernels::Patience patience;
+  kernels::PollMonitor monitor;
   for (std::uint32_t round = 0; round < traffic.rounds; ++round) {
     const kernels::Outgoing chunk = outgoing<kernels::Bulk>(traffic, lane, round);
     std::byte* const stage = pipe.stages[round % 2];
@@ -36,7 +36,7 @@ __device__ void write_by_pipe(const Traffic& traffic, std::uint32_t lane, Litmus
     bool gives_up = false;
     if (threadIdx.x == 0)
       while (round >= kernels::acquire_word(traffic.out.returned + lane) + traffic.depth && !gives_up)
-        gives_up = patience.spent(traffic.ring, 0, lane, true);
+        gives_up = monitor.must_give_up(traffic.ring, 0, lane, true);
     if (__syncthreads_or(gives_up) != 0) return give_up(traffic);
     perhaps_pause(traffic, round);
     if (weakness == Weakness::flag_first && threadIdx.x == 0) {

@@ -117,7 +117,7 @@ inline publish() {
 
 #ifdef BULK
 // The threads that publish, while others prepare the next round.
-proctype Clerk(byte me) {
+proctype FlagPublisher(byte me) {
   byte peer;
   do
   :: atomic {
@@ -208,9 +208,9 @@ init {
     run Rank(1);
     run Rank(2);
 #ifdef BULK
-    run Clerk(0);
-    run Clerk(1);
-    run Clerk(2)
+    run FlagPublisher(0);
+    run FlagPublisher(1);
+    run FlagPublisher(2)
 #endif
   };
 #ifdef LINES

@@ -1,9 +1,9 @@
 // Piped kernels of two ranks (src/kernels/piped.cuh), a stream each way: the sender puts contributions into the peer's
 // slots, the owner (fetcher, adders and storer) takes those that come and puts results into slots between them, the
-// receiver takes such; each goes through the iterations as fast as it can, and counts slots alike. The clerk publishes
-// what is written, the returner gives back, in order, what is both fetched and received. Two launches follow one
-// another; what the first takes last the second gives back. Two hops: an all-reduce, whose second slice is shorter, and
-// a reduce, whose root owns nothing. An exchange in place: what comes overwrites what was sent.
+// receiver takes such; each goes through the iterations as fast as it can, and counts slots alike. The flag publisher
+// publishes what is written, the returner gives back, in order, what is both fetched and received. Two launches follow
+// one another; what the first takes last the second gives back. Two hops: an all-reduce, whose second slice is shorter,
+// and a reduce, whose root owns nothing. An exchange in place: what comes overwrites what was sent.
 // variants: TWO_HOP EXCHANGE
 // mutants: NO_CREDIT=assertion RESULTS_WITHOUT_CREDIT=assertion THREE_SLOTS=deadlock
 // mutants: RETURNED_BEFORE_FETCHED=assertion RETURNED_BEFORE_RECEIVED=assertion RETURNED_WHEN_BEGUN=assertion
@@ -271,9 +271,9 @@ inline give_back() {
   :: else -> break
   od;
   if
-  :: back < ITERATIONS(launch) && back_uses != given_back ->
+  :: back < ITERATIONS(launch) && back_uses != returned_by_us ->
      returned[1 - me] = taken[me] + back_uses;
-     given_back = back_uses
+     returned_by_us = back_uses
   :: else -> skip  // what comes last, the next launch gives back
   fi
 }
@@ -304,14 +304,15 @@ inline save() {
   resulted_uses = 0;
   back = 0;
   back_uses = 0;
-  given_back = 0
+  returned_by_us = 0
 }
 
-// The clerk, and the returner. Of each all that is due in one step: who looks for it may be late for each flag.
-proctype Clerk(byte me) {
+// The flag publisher, and the returner. Of each all that is due in one step: who looks for it may be late for each
+// flag.
+proctype FlagPublisher(byte me) {
   byte launch;
   byte contributed, contributed_uses, resulted, resulted_uses, back, back_uses;  // iterations, and slots in them
-  byte given_back;
+  byte returned_by_us;
   do
   :: atomic { begun[me] == launch -> resume() }
   :: atomic {
@@ -347,7 +348,7 @@ init {
 #ifndef EXCHANGE
       run Owner(rank);
 #endif
-      run Clerk(rank)
+      run FlagPublisher(rank)
     }
   }
 }

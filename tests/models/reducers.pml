@@ -136,7 +136,7 @@ inline publish() {
 }
 
 // The threads that publish, while others prepare the next round.
-proctype Clerk(byte me) {
+proctype FlagPublisher(byte me) {
   byte lane;
   do
   :: atomic {
@@ -329,8 +329,8 @@ init {
 #endif
     run Gpu(0);
     run Gpu(1);
-    run Clerk(0);
-    run Clerk(1);
+    run FlagPublisher(0);
+    run FlagPublisher(1);
 #ifdef BOTH_LANES
     run Thread(0, 0, 1)
 #else

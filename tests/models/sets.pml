@@ -1,9 +1,9 @@
 // The sets of a piped kernel's block (src/kernels/piped_adders.cuh), in shared memory: the fetcher has contributions
 // loaded into a set, the adders leave the sum there (of the last granule, which is not loaded, they read what lies in
 // slots), the storer sends it to peers and gives the set back to the fetcher. Barriers tell that a set is full, summed,
-// empty. What is fetched the storer tells the returner, which gives slots back, what is written the clerk, which
-// publishes results. Copies land, leave shared memory and arrive late and in any order. At any time
-// another warp may give up: then all end, but not before what was begun has landed and arrived.
+// empty. What is fetched the storer tells the returner, which gives slots back, what is written the flag publisher,
+// which publishes results. Copies land, leave shared memory and arrive late and in any order. At any time another warp
+// may give up: then all end, but not before what was begun has landed and arrived.
 // mutants: EMPTY_TOO_EARLY=assertion NOT_WAITED_FOR=assertion WRITTEN_WHEN_LEFT=assertion
 // mutants: ALL_WRITTEN_WHEN_LEFT=assertion FETCHED_WHEN_BEGUN=assertion
 // mutants: AHEAD_AS_MANY_AS_SETS=assertion EMPTY_ROUNDS_OVERWRITE=assertion

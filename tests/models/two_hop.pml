@@ -101,14 +101,14 @@ inline expect() {
 }
 
 #ifdef BULK
-inline await(use) {
+inline wait_for_chunk(use) {
   if
   :: use != NONE -> take(flag_place(ring(peer, me), use), flag_of(use, 0), datum)
   :: else -> skip
   fi
 }
 #else
-#define await(use) skip
+#define wait_for_chunk(use) skip
 #endif
 
 inline prepare() {
@@ -121,8 +121,8 @@ inline prepare() {
     reserve_result();
 #endif
     expect();
-    await(uses[peer].contribution_in);
-    await(uses[peer].result_in)
+    wait_for_chunk(uses[peer].contribution_in);
+    wait_for_chunk(uses[peer].result_in)
   }
 }
 
@@ -214,7 +214,7 @@ inline publish_use(use) {
 }
 
 // The threads that publish, while others prepare the next iteration.
-proctype Clerk(byte me) {
+proctype FlagPublisher(byte me) {
   byte peer;
   do
   :: atomic {
@@ -294,9 +294,9 @@ init {
     run Rank(1);
     run Rank(2);
 #ifdef BULK
-    run Clerk(0);
-    run Clerk(1);
-    run Clerk(2)
+    run FlagPublisher(0);
+    run FlagPublisher(1);
+    run FlagPublisher(2)
 #endif
   }
 }

@@ -35,7 +35,7 @@ void run_thread(const DeviceLaunch& launch, const kernels::Exchange& argument, D
   if (launch.piped) return run_piped(launch, argument, type);
   if (launch.prompt) return run_prompt(launch, argument, type);
   const bool is_bulk = launch.protocol == kernels::Protocol::bulk;
-  if (launch.apart)
+  if (launch.independent)
     return is_bulk ? kernels::bulk_messages(argument) : kernels::exchange_copy<kernels::Packets, true>(argument);
   if (!launch.reduces)
     return is_bulk ? kernels::bulk_exchange_copy(argument) : kernels::exchange_copy<kernels::Packets>(argument);

@@ -17,11 +17,11 @@ namespace strait::testing {
 /// With fewer threads than on a GPU: the kernels take any number of warps that has a thread for each rank on each of a
 /// block's lanes.
 void run_block(const DeviceLaunch& launch, std::uint32_t index, DataType type, std::uint32_t seed) {
-  const std::uint32_t minders =
+  const std::uint32_t managers =
       std::visit([](const auto& argument) { return argument.ring.ranks * argument.width; }, launch.argument);
   const std::uint32_t threads = launch.prompt  ? launch.threads  // a warp a piece
                                 : launch.piped ? std::min(launch.threads, kernels::piped_mover_threads + 32)
-                                               : std::min(launch.threads, std::max((minders + 31) / 32 * 32, 64u));
+                                               : std::min(launch.threads, std::max((managers + 31) / 32 * 32, 64u));
   run_threads(threads, launch.blocks, index, seed,
               [&] { std::visit([&](const auto& argument) { run_thread(launch, argument, type); }, launch.argument); });
 }

@@ -73,7 +73,7 @@ class Machine {
 
   void run(std::uint32_t rank, const Call& call) {
     const std::vector<DeviceLaunch> launches = calls_[rank].launches_of(call);
-    EXPECT_FALSE(calls_[rank].leaves_own(call, launches)) << "too long for the emulation";
+    EXPECT_FALSE(calls_[rank].caller_copies_own(call, launches)) << "too long for the emulation";
     run(launches, call.type);
   }
   void run(const std::vector<DeviceLaunch>& launches, DataType type) { run_launches(launches, type, seed_, together_); }

@@ -119,9 +119,9 @@ class Interpreter {
     BlockChannel& channel = memory_.channels[item.channel];
     const std::uint64_t use = sequence(channel, item.ordinal) + 1;
     if (use <= channel.credit || channel.seen >= use - channel.credit) return true;
-    Patience patience;
+    PollMonitor monitor;
     while ((channel.seen = machine_.load_acquire(channel.waited)) < use - channel.credit) {
-      const WaitFailure failure = patience.spent(machine_, *launch_.control, launch_.timeout_ns);
+      const WaitFailure failure = monitor.check(machine_, *launch_.control, launch_.timeout_ns);
       if (failure == WaitFailure::none) continue;
       report(failure, item.channel, use - channel.credit, channel.seen);
       return false;

@@ -47,10 +47,10 @@ struct MoverMemory {
 };
 
 /// Decides how long a thread polls. Checks the abort word (over PCIe) and the clock only once in a while.
-class Patience {
+class PollMonitor {
  public:
   template <class M>
-  STRAIT_DEVICE WaitFailure spent(M& machine, const Control& control, std::uint64_t timeout_ns) {
+  STRAIT_DEVICE WaitFailure check(M& machine, const Control& control, std::uint64_t timeout_ns) {
     if (++polls_ % polls_between_looks != 0) return WaitFailure::none;
     if (machine.aborted(control)) return WaitFailure::aborted;
     const std::uint64_t now_ns = machine.now_ns();
@@ -230,10 +230,10 @@ class Mover {
 
   STRAIT_DEVICE bool await(std::uint32_t source, std::size_t unit, Packets& packets) {
     const PlacedOperand& from = memory_.operands[source];
-    Patience patience;
+    PollMonitor monitor;
     while (!bears(packets, from.epoch)) {
       if (failure_ == WaitFailure::none) {
-        failure_ = patience.spent(machine_, control_, timeout_ns_);
+        failure_ = monitor.check(machine_, control_, timeout_ns_);
         failed_ = source;
       }
       if (failure_ != WaitFailure::none) return false;

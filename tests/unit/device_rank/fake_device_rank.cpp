@@ -26,7 +26,7 @@ class FakeDeviceRank final : public DeviceRank {
       kernels::Mailbox& mailbox = testing::fake_gpu.mailboxes[request_.rank];
       for (; !stop.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
         if (request_.watch->has_failed()) std::atomic_ref(mailbox.abort) = 1;
-        started_.look(mailbox, *request_.watch, [this] { return read_counts(); });
+        started_.poll(mailbox, *request_.watch, [this] { return read_counts(); });
         if (request_.watch->has_failed()) continue;
         if (request_.watch->examine_peers([this] { return is_idle() == true; }))
           (void)StartedCalls::compare(*request_.watch);
@@ -43,7 +43,7 @@ class FakeDeviceRank final : public DeviceRank {
       testing::fake_gpu.log.push_back(std::to_string(request_.rank) + ": " + std::string(name(call.collective)) +
                                       (call.wire == WireFormat::off ? "" : " in " + std::string(name(call.wire))));
     ++testing::fake_gpu.launches;
-    started_.know({.signature = signature(call), .is_captured = capture_of(call.stream).value() != 0});
+    started_.note_call({.signature = signature(call), .is_captured = capture_of(call.stream).value() != 0});
     if (testing::fake_gpu.looks_at_peers)
       STRAIT_TRY(request_.watch->examine_peers([this] { return is_idle() == true; }));
     if (!testing::fake_gpu.launch_error.empty()) return fail(Code::cuda_error, testing::fake_gpu.launch_error);
@@ -68,7 +68,7 @@ class FakeDeviceRank final : public DeviceRank {
     if (!testing::fake_gpu.launch_error.empty()) return fail(Code::cuda_error, testing::fake_gpu.launch_error);
     return {};
   }
-  void hear_of_failures() const override {
+  void raise_pending_failures() const override {
     auto& mailboxes = testing::fake_gpu.mailboxes;
     if (request_.rank < mailboxes.size() && std::atomic_ref(mailboxes[request_.rank].timed_out) != 0)
       request_.watch->raise({Code::timeout, "a kernel has waited longer than its deadline"});
@@ -98,7 +98,7 @@ class FakeDeviceRank final : public DeviceRank {
     --testing::fake_gpu.registrations;
     return {};
   }
-  void forget_memory(std::uint64_t /*number*/) override { --testing::fake_gpu.registrations; }
+  void drop_unused_registration(std::uint64_t /*number*/) override { --testing::fake_gpu.registrations; }
   Status await_work() override {
     while (testing::fake_gpu.idle == 0 && !request_.watch->has_failed())
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

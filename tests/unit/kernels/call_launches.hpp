@@ -14,7 +14,7 @@ namespace strait::testing {
 
 inline constexpr std::size_t mb = std::size_t{1} << 20;
 
-inline DeviceCalls calls_of(std::uint32_t ranks, std::uint32_t max_sms, std::size_t piped_bytes = 2 * mb,
+inline DeviceCalls calls_of(std::uint32_t ranks, std::uint32_t max_sms, std::size_t piped_unit_bytes = 2 * mb,
                             bool has_async_copies = true, std::uint32_t sms = 0) {
   const auto layout = kernels::arena_layout(kernels::ArenaKind::nvlink, ranks);
   kernels::Ring ring{};
@@ -24,13 +24,13 @@ inline DeviceCalls calls_of(std::uint32_t ranks, std::uint32_t max_sms, std::siz
   DeviceCalls::Options options;
   options.max_sms = max_sms;
   options.flagged_bytes = mb;
-  options.piped_bytes = piped_bytes;
+  options.piped_unit_bytes = piped_unit_bytes;
   options.sms = sms;
   return {ring, nullptr, options};
 }
-inline DeviceCalls pair_calls(std::uint32_t max_sms, std::size_t piped_bytes = 2 * mb, bool has_async_copies = true,
-                              std::uint32_t sms = 0) {
-  return calls_of(2, max_sms, piped_bytes, has_async_copies, sms);
+inline DeviceCalls pair_calls(std::uint32_t max_sms, std::size_t piped_unit_bytes = 2 * mb,
+                              bool has_async_copies = true, std::uint32_t sms = 0) {
+  return calls_of(2, max_sms, piped_unit_bytes, has_async_copies, sms);
 }
 
 /// `bytes`: of the larger buffer.

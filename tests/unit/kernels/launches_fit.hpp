@@ -51,7 +51,7 @@ struct RandomMachine {
     options.sms = one_of(random, {0u, 132u, static_cast<std::uint32_t>(random() % 200 + 1)});
     if (random() % 8 == 0) options.most_blocks = std::max(options.sms / 2, 1u);
     options.flagged_bytes = one_of<std::optional<std::size_t>>(random, {{}, 0, 256 * kb, 16 * mb});
-    options.piped_bytes = one_of(random, {0 * mb, 64 * kb, 2 * mb, 2 * mb, ~std::size_t{0}});
+    options.piped_unit_bytes = one_of(random, {0 * mb, 64 * kb, 2 * mb, 2 * mb, ~std::size_t{0}});
     options.hops = one_of(random, {Hops::chosen, Hops::chosen, Hops::one, Hops::two});
     options.exchange_gbps = one_of(random, {0.0, 4.0, 60.0});
   }
@@ -63,7 +63,7 @@ struct RandomMachine {
   std::string text() const {
     return std::to_string(static_cast<int>(kind)) + " " + std::to_string(ranks) + " ranks, max_sms " +
            std::to_string(options.max_sms) + ", sms " + std::to_string(options.sms) + ", most_blocks " +
-           std::to_string(options.most_blocks) + ", piped_bytes " + std::to_string(options.piped_bytes);
+           std::to_string(options.most_blocks) + ", piped_bytes " + std::to_string(options.piped_unit_bytes);
   }
 
   ArenaKind kind;
@@ -140,7 +140,7 @@ class Fits {
     EXPECT_GE(launch.threads, machine_.ranks * width) << "a thread for each rank on each lane";
     if (launch.piped) {
       EXPECT_EQ(launch.threads, kernels::piped_threads);
-      EXPECT_TRUE(launch.protocol == Protocol::bulk && machine_.ring.has_async_copies && !launch.apart);
+      EXPECT_TRUE(launch.protocol == Protocol::bulk && machine_.ring.has_async_copies && !launch.independent);
     } else {
       EXPECT_LE(launch.threads, kernels::max_threads);
     }

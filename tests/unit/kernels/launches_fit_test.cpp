@@ -85,7 +85,7 @@ TEST(Launches, OfEncodedCollectivesFitAndAreAlike) {
 }
 
 TEST(Launches, OfMessagesFitAndAreAlike) {
-  std::size_t piped = 0, apart = 0;
+  std::size_t piped = 0, independent = 0;
   for (std::uint64_t seed = 0; seed < 20'000; ++seed) {
     Random random(seed);
     const RandomMachine machine(random);
@@ -105,7 +105,7 @@ TEST(Launches, OfMessagesFitAndAreAlike) {
       for (const DeviceLaunch& launch : launches) {
         fits.check(launch);
         piped += launch.piped ? 1 : 0;
-        apart += launch.apart ? 1 : 0;
+        independent += launch.independent ? 1 : 0;
       }
       alike.add(rank, launches);
     }
@@ -113,7 +113,7 @@ TEST(Launches, OfMessagesFitAndAreAlike) {
     if (HasFailure()) FAIL() << "seed " << seed << ": " << machine.text();
   }
   EXPECT_GT(piped, 1'000u);
-  EXPECT_GT(apart, 1'000u);
+  EXPECT_GT(independent, 1'000u);
 }
 
 TEST(Launches, OfAllToAllVFitAndAreAlike) {

@@ -34,7 +34,7 @@ auto checked(const RandomMachine& machine, const AggregateLaunch& launch, const 
             std::min(call.bytes, call.chunk_bytes));
   EXPECT_GE(std::size_t{call.rounds} * call.lanes * call.chunk_bytes, call.bytes);
   for (std::uint32_t block = 0; block < call.blocks; ++block) {
-    const std::size_t number = launch.argument.call_of_block[call.first_block + block];
+    const std::size_t number = launch.argument.call_index_of_block[call.first_block + block];
     EXPECT_TRUE(number < launch.argument.count && &launch.argument.calls[number] == &call);
   }
   return std::tuple(launch.protocol, call.bytes, call.whole_bytes, call.chunk_bytes, call.lanes, call.call_hash,

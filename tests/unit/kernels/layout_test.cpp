@@ -81,7 +81,7 @@ TEST_P(Layout, FewBlocksServeSeveralLanes) {
         EXPECT_LE(parts.chunk_bytes, through.slot_bytes) << what;
         EXPECT_GE(std::size_t{rounds_of(bytes, parts)} * parts.lanes * parts.chunk_bytes, bytes) << what;
         EXPECT_GE(threads_for(1, ranks, shape.width), ranks * shape.width) << what;
-        EXPECT_GE(threads_for(1, ranks, shape.width, 2), 2 * minders_of(ranks, shape.width)) << what;
+        EXPECT_GE(threads_for(1, ranks, shape.width, 2), 2 * lane_managers_of(ranks, shape.width)) << what;
       }
 }
 

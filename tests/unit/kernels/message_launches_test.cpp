@@ -28,8 +28,8 @@ DeviceCalls nvlink_calls(std::uint32_t rank, std::uint32_t ranks, std::uint32_t 
   ring.ranks = ranks;
   ring.has_async_copies = has_pipes;
   std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
-  const std::size_t piped_bytes = has_pipes ? std::size_t{2} << 20 : ~std::size_t{0};
-  return {ring, nullptr, {max_sms, std::size_t{16} << 20, Hops::chosen, piped_bytes, 0, most_blocks, sms}};
+  const std::size_t piped_unit_bytes = has_pipes ? std::size_t{2} << 20 : ~std::size_t{0};
+  return {ring, nullptr, {max_sms, std::size_t{16} << 20, Hops::chosen, piped_unit_bytes, 0, most_blocks, sms}};
 }
 
 /// Short messages are sent once the one before them from this rank to that was received, long ones move while both of
@@ -234,28 +234,28 @@ TEST(MessagesOverNvlink, TakeAsFewLaunchesAsTheyCan) {
 TEST(MessagesOverNvlink, ThoseOfALaunchDoNotWaitForOneAnother) {
   constexpr std::size_t much = 40'000 * kb;
   const DeviceCalls calls = nvlink_calls(0, 4, 0), pair = nvlink_calls(0, 2, 0);
-  const auto are_apart = [&](const Messages& messages, bool in_pair = false) {
+  const auto are_independent = [&](const Messages& messages, bool in_pair = false) {
     Random random(1);
     const auto launches = (in_pair ? pair : calls).launches_of(calls_of(messages, 0, random, buffer_of));
     EXPECT_EQ(launches.size(), 1u);
-    return launches.at(0).apart;
+    return launches.at(0).independent;
   };
-  EXPECT_TRUE(are_apart({{0, 1, much}, {1, 0, much}}));
-  EXPECT_TRUE(are_apart({{0, 1, much}, {0, 2, much + 1}}));
-  EXPECT_FALSE(are_apart({{0, 1, much}}));
-  EXPECT_FALSE(are_apart({{2, 0, much}, {0, 0, much}}));
+  EXPECT_TRUE(are_independent({{0, 1, much}, {1, 0, much}}));
+  EXPECT_TRUE(are_independent({{0, 1, much}, {0, 2, much + 1}}));
+  EXPECT_FALSE(are_independent({{0, 1, much}}));
+  EXPECT_FALSE(are_independent({{2, 0, much}, {0, 0, much}}));
   // Short ones are all sent in the first round, or else, between two ranks, need the kernel that sends all of them
   // first.
-  EXPECT_FALSE(are_apart({{0, 1, 500 * kb}, {1, 0, 1500 * kb}}));
-  EXPECT_FALSE(are_apart({{0, 1, 1500 * kb}, {2, 0, 1}}));
-  EXPECT_FALSE(are_apart({{0, 1, 500 * kb}, {1, 0, 2500 * kb}}, true));
-  EXPECT_TRUE(are_apart({{0, 1, 2500 * kb}, {1, 0, 1}}, true));
-  EXPECT_FALSE(are_apart({{0, 1, 2500 * kb}}, true));
+  EXPECT_FALSE(are_independent({{0, 1, 500 * kb}, {1, 0, 1500 * kb}}));
+  EXPECT_FALSE(are_independent({{0, 1, 1500 * kb}, {2, 0, 1}}));
+  EXPECT_FALSE(are_independent({{0, 1, 500 * kb}, {1, 0, 2500 * kb}}, true));
+  EXPECT_TRUE(are_independent({{0, 1, 2500 * kb}, {1, 0, 1}}, true));
+  EXPECT_FALSE(are_independent({{0, 1, 2500 * kb}}, true));
   Call all_to_all_v;
   all_to_all_v.collective = Collective::all_to_all_v;
   all_to_all_v.send_counts = all_to_all_v.receive_counts = std::vector<std::size_t>(4, much);
   all_to_all_v.send_offsets = all_to_all_v.receive_offsets = {0, much, 2 * much, 3 * much};
-  EXPECT_FALSE(calls.launches_of(all_to_all_v).at(0).apart);
+  EXPECT_FALSE(calls.launches_of(all_to_all_v).at(0).independent);
 }
 
 /// A block takes the protocol that one of its length takes in an all-to-all. A message too, if it fits into free slots.

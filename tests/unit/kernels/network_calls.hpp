@@ -183,7 +183,7 @@ class Rank {
       });
     running.clear();
     EXPECT_EQ(launch_counts.finished, before + blocks);
-    EXPECT_EQ(counts.through, 0u);
+    EXPECT_EQ(counts.blocks_done, 0u);
     EXPECT_TRUE(launch_counts.have_ended());
   }
 

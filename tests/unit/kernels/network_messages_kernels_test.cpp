@@ -198,7 +198,7 @@ class Network {
     for (const Exchanged& each : calls) each.user->verify();
     EXPECT_TRUE(std::equal(expected_slots_.begin(), expected_slots_.end(), slots())) << "written where nothing goes";
     EXPECT_EQ(counts_.calls, posted());
-    EXPECT_EQ(counts_.through, 0u);
+    EXPECT_EQ(counts_.blocks_done, 0u);
     EXPECT_EQ(launch_counts_.started.messages & 0xffffffff, calls.back().argument.ring.call);
     for (std::size_t place = 0; place < kernels::max_flows; ++place) {
       EXPECT_EQ(counts_.pieces[place], before_[place]) << place;

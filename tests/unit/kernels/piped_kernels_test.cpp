@@ -187,9 +187,9 @@ TEST(Piped, TradesWithOtherKernels) {
   }
 }
 
-/// Nor do those of a group's messages, where one rank's do not wait for one another (DeviceLaunch::apart).
+/// Nor do those of a group's messages, where one rank's do not wait for one another (DeviceLaunch::independent).
 TEST(Piped, TradesWithMessagesApart) {
-  constexpr std::uint32_t ranks = 3, apart = 1;
+  constexpr std::uint32_t ranks = 3, independent_rank = 1;
   const Messages messages{{0, 1, 150'007}, {1, 2, 90'000}, {2, 0, 150'001}, {1, 0, 40'000}};
   for (const std::uint32_t lanes : {1u, 2u}) {
     Machine machine(ranks, lanes, options());
@@ -200,7 +200,7 @@ TEST(Piped, TradesWithMessagesApart) {
     }
     const auto buffer_of = [&](std::size_t number, std::uint32_t rank, bool sends) {
       std::byte* const begin = memory[number].data() + (sends ? 0 : memory[number].size() / 2);
-      return begin + (16 - reinterpret_cast<std::uintptr_t>(begin) % 16) + (rank == apart ? 4 : 0);
+      return begin + (16 - reinterpret_cast<std::uintptr_t>(begin) % 16) + (rank == independent_rank ? 4 : 0);
     };
     std::vector<std::jthread> threads;
     for (std::uint32_t rank = 0; rank < ranks; ++rank)
@@ -212,7 +212,8 @@ TEST(Piped, TradesWithMessagesApart) {
             std::copy(sent[number].begin(), sent[number].end(), own_buffer(number, true));
         const auto launches = machine.calls(rank).launches_of(calls_of(messages, rank, random, own_buffer));
         ASSERT_EQ(launches.size(), 1u);
-        ASSERT_TRUE(launches[0].piped == (rank != apart) && launches[0].apart == (rank == apart));
+        ASSERT_TRUE(launches[0].piped == (rank != independent_rank) &&
+                    launches[0].independent == (rank == independent_rank));
         machine.run(launches, DataType::uint8);
       });
     threads.clear();

@@ -174,14 +174,14 @@ TEST(PipesOfTwoRanks, LeaveTheLongestToAllBlocks) {
 TEST(PipesOfFourRanks, CarryMessagesToOnePeer) {
   const DeviceCalls calls = calls_of(4, 0);
   const DeviceLaunch ring = launch_of_messages(calls, 16 * mb, {1}, {3});
-  EXPECT_TRUE(ring.piped && !ring.apart);
+  EXPECT_TRUE(ring.piped && !ring.independent);
   EXPECT_EQ(ring.blocks, 32u);
   EXPECT_TRUE(launch_of_messages(calls, 16 * mb, {}, {3}).piped);
   EXPECT_TRUE(launch_of_messages(calls, 16 * mb, {0, 1}, {0, 3}).piped) << "what stays on this rank waits for nobody";
   EXPECT_FALSE(launch_of_messages(calls, 16 * mb - 16, {1}, {3}).piped);
   for (const DeviceLaunch& several :
        {launch_of_messages(calls, 16 * mb, {1, 2}, {}), launch_of_messages(calls, 16 * mb, {1}, {2, 3})}) {
-    EXPECT_TRUE(!several.piped && several.apart);
+    EXPECT_TRUE(!several.piped && several.independent);
     EXPECT_EQ(several.blocks, 128u);
     const auto &piped = std::get<kernels::Exchange>(ring.argument).send[1],
                &other = std::get<kernels::Exchange>(several.argument).send[1];
@@ -193,7 +193,7 @@ TEST(PipesOfFourRanks, CarryMessagesToOnePeer) {
   EXPECT_FALSE(launch_of_messages(few_blocks, 4 * mb - 16, {1}, {3}).piped);
   for (const std::uint32_t many : {64u, 128u}) {
     const DeviceLaunch several = launch_of_messages(calls_of(4, many), 16 * mb, {1, 2}, {3});
-    EXPECT_TRUE(!several.piped && several.apart) << "who asks for many";
+    EXPECT_TRUE(!several.piped && several.independent) << "who asks for many";
   }
   // All that can, as all messages of all ranks do in an all-to-all-v.
   EXPECT_TRUE(launch_of_messages(calls_of(4, 0, 0), 4096, {1, 2}, {3}).piped);
@@ -201,9 +201,9 @@ TEST(PipesOfFourRanks, CarryMessagesToOnePeer) {
   all_to_all_v.collective = Collective::all_to_all_v;
   all_to_all_v.send_counts = all_to_all_v.receive_counts = std::vector<std::size_t>(4, 16 * mb);
   all_to_all_v.send_offsets = all_to_all_v.receive_offsets = {0, 16 * mb, 32 * mb, 48 * mb};
-  for (const auto& [max_sms, piped_bytes, is_piped] :
+  for (const auto& [max_sms, piped_unit_bytes, is_piped] :
        {std::tuple(0u, 0 * mb, true), {16u, 2 * mb, true}, {0u, 2 * mb, false}, {64u, 2 * mb, false}})
-    EXPECT_EQ(calls_of(4, max_sms, piped_bytes).launches_of(all_to_all_v).at(0).piped, is_piped) << max_sms;
+    EXPECT_EQ(calls_of(4, max_sms, piped_unit_bytes).launches_of(all_to_all_v).at(0).piped, is_piped) << max_sms;
 }
 
 /// They wait for what is sent to have been read chunk by chunk.

@@ -135,13 +135,13 @@ TEST_P(Straight, OfOtherPlacesGivesUp) {
   for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
     EXPECT_TRUE(all.calls[rank]->is_untouched()) << rank;
     EXPECT_NE(machine_.mailbox(rank).timed_out, 0u) << rank;
-    EXPECT_EQ(machine_.launch_counts(rank).taken, 0u) << "what the next call begins with";
-    EXPECT_EQ(machine_.launch_counts(rank).through, 0u);
+    EXPECT_EQ(machine_.launch_counts(rank).chunks_claimed, 0u) << "what the next call begins with";
+    EXPECT_EQ(machine_.launch_counts(rank).blocks_done, 0u);
   }
 }
 
 /// Every warp has something to take, and of long calls several chunks, so that fast ones can take more.
-TEST(GoesStraight, ChunksAreShort) {
+TEST(WritesDirectly, ChunksAreShort) {
   const Machine four(4, 0, {.p2p = true});
   std::array<std::byte*, kernels::max_ranks> outputs{};
   const std::byte input{};
@@ -166,7 +166,7 @@ TEST(GoesStraight, ChunksAreShort) {
   }
 }
 
-TEST(GoesStraight, WhatIsLargeAndWritesOverNothing) {
+TEST(WritesDirectly, WhatIsLargeAndWritesOverNothing) {
   const Machine pair(2, 0, {.p2p = true}), four(4, 0, {.p2p = true}), staged(4, 0, {});
   const std::byte input{};
   std::byte output{};
@@ -178,7 +178,7 @@ TEST(GoesStraight, WhatIsLargeAndWritesOverNothing) {
     c.count = count;
     Call call = call_of(c, in_place ? &output : &input, &output, Bytes(8));
     call.max_sms = max_sms;
-    return machine.calls(0).goes_straight(call);
+    return machine.calls(0).writes_directly(call);
   };
   const std::size_t count = std::size_t{4} << 20;
   EXPECT_TRUE(goes(four, Collective::all_gather, false, count));

@@ -66,9 +66,9 @@ class Job {
     call.count = count;
     call.type = DataType::int32;
     call.collective = Collective::all_reduce;
-    started_[rank].know({.signature = signature(call), .is_captured = true, .has_parts = has_parts});
+    started_[rank].note_call({.signature = signature(call), .is_captured = true, .has_parts = has_parts});
     counts_[rank].started.calls[number % kernels::kept_marks] = number << 32 | StartedCalls::mark_of(signature(call));
-    started_[rank].put_down(counts_[rank].started, mailboxes_[rank], controls_[rank]);
+    started_[rank].record(counts_[rank].started, mailboxes_[rank], controls_[rank]);
   }
   /// Likewise, and its kernel waits and says so.
   void start_and_wait(std::uint32_t rank, std::uint64_t number, std::size_t count) {
@@ -76,18 +76,18 @@ class Job {
     call.count = count;
     call.type = DataType::int32;
     call.collective = Collective::all_reduce;
-    started_[rank].know({.signature = signature(call), .is_captured = true});
+    started_[rank].note_call({.signature = signature(call), .is_captured = true});
     mailboxes_[rank].started.calls[number % kernels::kept_marks] =
         number << 32 | StartedCalls::mark_of(signature(call));
-    started_[rank].put_down_waits(mailboxes_[rank], controls_[rank]);
+    started_[rank].record_marks_of_waiting(mailboxes_[rank], controls_[rank]);
   }
   void start_message(std::uint32_t rank, std::uint64_t after) {
     Call call;
     call.collective = Collective::send_recv;
     call.count = 16;
-    started_[rank].know({.signature = signature(call)});
+    started_[rank].note_call({.signature = signature(call)});
     counts_[rank].started.messages = after << 32 | StartedCalls::mark_of(signature(call));
-    started_[rank].put_down(counts_[rank].started, mailboxes_[rank], controls_[rank]);
+    started_[rank].record(counts_[rank].started, mailboxes_[rank], controls_[rank]);
   }
   kernels::Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }
   std::string folder() const { return folder_; }

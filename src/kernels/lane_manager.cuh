@@ -10,27 +10,27 @@ namespace strait::kernels {
 
 /// Which peer and which of the block's `width` lanes this thread manages. The first threads of a block manage one lane
 /// of one peer each.
-struct Minder {
+struct LaneManager {
   /// `block`: the number of the block among the `blocks` blocks of the call, whose lanes begin with `first_lane`.
   /// `thread`: the number of the thread among those that manage the same set of lanes.
-  __device__ Minder(const Ring& ring, std::uint32_t width, std::uint32_t block, std::uint32_t blocks,
-                    std::uint32_t first_lane, std::uint32_t thread = threadIdx.x) {
+  __device__ LaneManager(const Ring& ring, std::uint32_t width, std::uint32_t block, std::uint32_t blocks,
+                         std::uint32_t first_lane, std::uint32_t thread = threadIdx.x) {
     nth = thread / ring.ranks;
-    minds = thread < ring.ranks * width;
-    if (!minds) nth = 0;
-    peer = minds ? thread - nth * ring.ranks : 0;
+    manages = thread < ring.ranks * width;
+    if (!manages) nth = 0;
+    peer = manages ? thread - nth * ring.ranks : 0;
     lane = first_lane + block + nth * blocks;
-    has_peer = minds && peer != ring.rank;
+    has_peer = manages && peer != ring.rank;
     position = has_peer ? position_of(peer, ring.rank, ring.ranks) : 0;
     chunk = nth * (ring.ranks - 1) + position;
   }
-  __device__ Minder(const Ring& ring, std::uint32_t width) : Minder(ring, width, blockIdx.x, gridDim.x, 0) {}
+  __device__ LaneManager(const Ring& ring, std::uint32_t width) : LaneManager(ring, width, blockIdx.x, gridDim.x, 0) {}
   std::uint32_t nth;  ///< which of the block's lanes
   std::uint32_t lane;
   std::uint32_t peer;
   std::uint32_t position;  ///< the peer's position (position_of())
   std::uint32_t chunk;     ///< index of the chunk to or from this peer among those of all of the block's lanes
-  bool minds;
+  bool manages;
   bool has_peer;  ///< the thread manages a peer, and not this rank's own part
 };
 
