@@ -21,8 +21,7 @@ constexpr int quick_tries = 8;
 
 /// Returns whether the calls of such a signature have counts that only two ranks have in common.
 bool have_own_counts(const CallSignature& signature) {
-  const Collective collective = collective_of(signature);
-  return collective == Collective::send_recv || collective == Collective::all_to_all_v;
+  return collective_of(signature) == Collective::send_recv || collective_of(signature) == Collective::all_to_all_v;
 }
 
 }  // namespace
