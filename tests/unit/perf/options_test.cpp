@@ -102,7 +102,8 @@ TEST(Options, MalformedValuesAreRefused) {
   for (const char* arguments :
        {"allreduce", "all-reduce -b x", "all-reduce -a 4", "all-reduce -n 0", "all-reduce -z 9", "all-reduce -R 3",
         "all-reduce --turns 0", "all-reduce --budget-ms 0", "all-reduce -g -1", "all-reduce -w -1", "all-reduce -c -1",
-        "all-reduce -N -1", "all-reduce -G -1", "all-reduce -f -2", "all-reduce --extra-elements -1"}) {
+        "all-reduce -N -1", "all-reduce -C 2", "all-reduce -C true", "all-reduce -G -1", "all-reduce -f -2",
+        "all-reduce --extra-elements -1"}) {
     CLI::App app;
     Options options;
     declare_options(app, options);
@@ -113,6 +114,12 @@ TEST(Options, MalformedValuesAreRefused) {
 TEST(Options, WhatContradictsItselfIsRefused) {
   EXPECT_TRUE(validate(parsed("all-reduce")));
   EXPECT_FALSE(validate(parsed("all-reduce -b 2K -e 1K")));
+  EXPECT_FALSE(validate(parsed("all-reduce -b 64M")));
+  EXPECT_FALSE(validate(parsed("all-reduce -b 3 -e 3")));
+  EXPECT_FALSE(validate(parsed("all-reduce -b 4 -e 4 -d all")));
+  for (const char* good : {"all-reduce -b 4 -e 4", "all-reduce -b 0 -e 0", "all-reduce -b 3 -e 3 -d int8",
+                           "barrier -b 1 -e 1", "all-reduce -b 0 -e 0 --extra-elements 1"})
+    EXPECT_TRUE(validate(parsed(good))) << good;
   EXPECT_FALSE(validate(parsed("all-reduce -b 1K -e 2K -i 0")));
   EXPECT_FALSE(validate(parsed("all-reduce -f 1 -b 1K -e 4K"))) << "1 MB, the default step, is beyond";
   EXPECT_FALSE(validate(parsed("all-reduce -b 1K -e 4K")));
