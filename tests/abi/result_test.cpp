@@ -17,5 +17,11 @@ TEST(Result, WhatIsThrownIsNamedAndNoEarlierError) {
   EXPECT_STREQ(last_error(), "something else");
 }
 
+TEST(Result, NamesOfStraitsThatNcclHasTooAreNccls) {
+  EXPECT_STREQ(kept_text("straitCommInitRank: straitDataType_t, straitMemAlloc or straitGroupEnd, strait"),
+               "ncclCommInitRank: ncclDataType_t, straitMemAlloc or ncclGroupEnd, strait");
+  EXPECT_STREQ(kept_text(""), "");
+}
+
 }  // namespace
 }  // namespace strait::nccl
