@@ -1,5 +1,5 @@
-"""Checks that every link on an installed page leads to something that is installed, and that the pages are otherwise those
-of the sources.
+"""Checks that every link on an installed page leads to something that is installed, and that the pages are otherwise
+those of the sources.
 
     check_links.py <sources> <share/doc/Strait>
 """
@@ -33,7 +33,8 @@ def main():
     pages = sorted(installed.rglob("*.md"))
     if len(pages) < 20:
         sys.exit(f"only {len(pages)} pages are installed in {installed}")
-    found = [f"{page}: {problem}" for page in pages for problem in problems(page, sources / page.relative_to(installed))]
+    found = [f"{page}: {problem}" for page in pages
+             for problem in problems(page, sources / page.relative_to(installed))]
     if found:
         sys.exit("\n".join(found))
 
