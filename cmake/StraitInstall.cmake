@@ -15,7 +15,16 @@ install(FILES ${PROJECT_BINARY_DIR}/strait.pc DESTINATION ${CMAKE_INSTALL_LIBDIR
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/strait TYPE INCLUDE)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs TYPE DOC)
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md TYPE DOC)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples TYPE DOC
+        PATTERN CMakeLists.txt EXCLUDE PATTERN __pycache__ EXCLUDE)  # its targets are those of this build
+foreach(page LICENSE README.md CHANGELOG.md CONTRIBUTING.md)
+  install(FILES ${PROJECT_SOURCE_DIR}/${page} TYPE DOC)
+endforeach()
+# After the pages and the headers are in place.
+install(CODE "set(source_folder \"${PROJECT_SOURCE_DIR}\")
+  set(doc_folder \"${CMAKE_INSTALL_DOCDIR}\")
+  set(include_folder \"${CMAKE_INSTALL_INCLUDEDIR}\")")
+install(SCRIPT ${PROJECT_SOURCE_DIR}/cmake/InstalledLinks.cmake)
 
 set(CPACK_GENERATOR DEB TGZ)
 set(CPACK_PACKAGE_NAME strait)

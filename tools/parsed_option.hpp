@@ -32,6 +32,7 @@ CLI::Option* add_parsed(CLI::App& app, const std::string& names, T& target, Pars
         return true;
       },
       meaning);
+  option->type_name("VALUE");  // what is missing, where the option comes without one
   *name = option->get_name();
   return option;
 }

@@ -85,6 +85,7 @@ Status answer(Options options) {
   options.sizes.collective = options.sweep.operation.collective;
   if (options.sizes.collective == Collective::barrier)
     return fail(Code::unsupported, "a barrier has no sizes. `strait explain barrier` predicts it");
+  options.sizes.types = {options.sweep.operation.type};
   STRAIT_TRY(perf::validate(options.sizes));
   options.sweep.sizes_bytes = perf::sizes_bytes(options.sizes);
   options.sweep.progress = [](const std::string& what) { std::cerr << "strait sim: " << what << "\n"; };

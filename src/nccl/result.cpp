@@ -1,8 +1,11 @@
 #include "nccl/result.hpp"
 
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <mutex>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include "nccl/settings.hpp"
@@ -31,6 +34,27 @@ Texts& thread_texts() {
   };
   thread_local const Owner owner;
   return *std::launder(reinterpret_cast<Texts*>(place));
+}
+
+/// What error texts of Strait's name, and NCCL has by the same name but for the prefix. A name may begin another one,
+/// such as straitCommInitRank and straitCommInitRankConfig: both have the same in NCCL.
+constexpr std::string_view names_in_both[] = {
+    "CommAbort",    "CommCount",    "CommGetAsyncError",    "CommUserRank", "CommDeregister", "CommDestroy",
+    "CommInitRank", "CommRegister", "CommShrink",           "CommSplit",    "DataType_t",     "GetUniqueId",
+    "GroupEnd",     "GroupStart",   "RedOpCreatePreMulSum", "RedOpDestroy", "RedOp_t",        "ScalarResidence_t",
+};
+
+/// Replaces the names of Strait's functions and types by NCCL's, those of the program that reads the text. It gets
+/// shorter, and so no memory is allocated.
+void use_nccl_names(std::string& text) {
+  constexpr std::string_view prefix = "strait";
+  for (std::size_t at = text.find(prefix); at != text.npos; at = text.find(prefix, at + 1)) {
+    const auto begins_here = [&](std::string_view name) {
+      return text.compare(at + prefix.size(), name.size(), name) == 0;
+    };
+    if (std::any_of(std::begin(names_in_both), std::end(names_in_both), begins_here))
+      text.replace(at, prefix.size(), "nccl");
+  }
 }
 
 /// The last error of the process, usable until the process ends.
@@ -94,6 +118,7 @@ const char* last_error() {
 }
 
 const char* kept_text(std::string text) {
+  use_nccl_names(text);
   thread_texts().returned = std::move(text);
   return thread_texts().returned.c_str();
 }

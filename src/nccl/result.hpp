@@ -19,7 +19,7 @@ ncclResult_t checked(straitResult_t result);
 /// Returns the text of this thread's last error, or if it has had none, of the last error of the process; "" if there
 /// is none. Valid until the thread's next call.
 const char* last_error();
-/// Returns `text` as a C string with the same lifetime.
+/// Returns `text` as a C string with the same lifetime. Names of Strait's functions and types in it become NCCL's.
 const char* kept_text(std::string text);
 
 /// Runs `body` and turns exceptions into error results: none may cross the C interface.

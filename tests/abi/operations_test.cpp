@@ -1,4 +1,5 @@
 // What is NCCL's own in the drop-in besides communicators: errors, groups, reductions; over host ranks.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -94,17 +95,22 @@ TEST(Arguments, AreRefusedByName) {
 TEST(Arguments, OfOperationsLeaveTheCommunicatorUsable) {
   on_threads(2, [](ncclComm_t comm, int rank, int) {
     Values values(4);
-    const auto refused = [&](ncclResult_t result) {
+    const auto refused = [&](ncclResult_t result, const char* text = "") {
       EXPECT_EQ(result, ncclInvalidArgument);
       EXPECT_STRNE(ncclGetLastError(comm), "");
+      EXPECT_THAT(ncclGetLastError(comm), ::testing::HasSubstr(text));
+      EXPECT_THAT(ncclGetLastError(comm), ::testing::Not(::testing::HasSubstr("strait")));
     };
+    refused(ncclAllReduce(values.data(), values.data(), 4, static_cast<ncclDataType_t>(55), ncclSum, comm, nullptr),
+            "all-reduce: 55 is no data type (ncclDataType_t)");
     refused(ncclAllReduce(values.data(), values.data(), 4, static_cast<ncclDataType_t>(12), ncclSum, comm, nullptr));
-    refused(ncclAllReduce(values.data(), values.data(), 4, ncclInt32, static_cast<ncclRedOp_t>(7), comm, nullptr));
+    refused(ncclAllReduce(values.data(), values.data(), 4, ncclInt32, static_cast<ncclRedOp_t>(7), comm, nullptr),
+            "7 is no reduction of this communicator (ncclRedOp_t)");
     refused(ncclBroadcast(values.data(), values.data(), 4, ncclInt32, 2, comm, nullptr));
     refused(ncclSend(values.data(), 4, ncclInt32, -1, comm, nullptr));
     refused(ncclAllReduce(nullptr, values.data(), 4, ncclInt32, ncclSum, comm, nullptr));
     refused(ncclCommCount(comm, nullptr));
-    refused(ncclRedOpDestroy(ncclSum, comm));
+    refused(ncclRedOpDestroy(ncclSum, comm), "ncclRedOpDestroy: built-in");
     refused(ncclCommDeregister(comm, values.data()));
     refused(ncclCommWindowDeregister(comm, reinterpret_cast<ncclWindow_t>(values.data())));
     refused(ncclCommSplit(comm, -2, 0, &comm, nullptr));

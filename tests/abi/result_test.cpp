@@ -28,5 +28,11 @@ TEST(Result, OfADeadlineIsOneOfTheVersionThatIsServed) {
   EXPECT_EXIT(exit_with_result("23000"), ::testing::ExitedWithCode(ncclTimeout), "");
 }
 
+TEST(Result, NamesOfStraitsThatNcclHasTooAreNccls) {
+  EXPECT_STREQ(kept_text("straitCommInitRank: straitDataType_t, straitMemAlloc or straitGroupEnd, strait"),
+               "ncclCommInitRank: ncclDataType_t, straitMemAlloc or ncclGroupEnd, strait");
+  EXPECT_STREQ(kept_text(""), "");
+}
+
 }  // namespace
 }  // namespace strait::nccl

@@ -17,7 +17,8 @@ prefix="$work/prefix"
 
 for file in bin/strait include/strait/strait.h include/strait/strait.hpp include/strait/mpi.h lib/libstrait.so.0 \
   lib/pkgconfig/strait.pc lib/cmake/Strait/StraitConfig.cmake lib/cmake/Strait/StraitConfigVersion.cmake \
-  share/doc/Strait/LICENSE share/doc/Strait/docs/user-guide.md; do
+  share/doc/Strait/LICENSE share/doc/Strait/CONTRIBUTING.md share/doc/Strait/docs/user-guide.md \
+  share/doc/Strait/examples/pytorch/train.py; do
   [[ -e "$prefix/$file" ]] || { echo "not installed: $file" && exit 1; }
 done
 
@@ -26,6 +27,10 @@ if find "$prefix" -name '*.a' | grep . || grep -rIl "$here\|$build" "$prefix"; t
   echo "the files above must not be installed, or name folders of the build"
   exit 1
 fi
+
+# The pages hold together without the sources; what they say otherwise is as it was.
+python3 -B "$here/check_links.py" "$here/../.." "$prefix/share/doc/Strait"
+grep -qF "](../../../../include/strait/strait.h" "$prefix"/share/doc/Strait/docs/*.md
 
 "$prefix/bin/strait" version
 
@@ -40,6 +45,8 @@ read -ra flags < <(pkg-config --cflags --libs strait)
 [[ "$(pkg-config --modversion strait)" == 0.1.* ]]
 "$cc" -std=c11 -Wall -Wextra -Wpedantic -Werror "$here/consumer/consumer.c" -o "$work/by_pkg_config" "${flags[@]}" -pthread
 LD_LIBRARY_PATH="$prefix/lib" "$work/by_pkg_config"
+"$cc" "$prefix/share/doc/Strait/examples/all_reduce_threads.c" -o "$work/example" "${flags[@]}" -pthread
+LD_LIBRARY_PATH="$prefix/lib" "$work/example"
 
 # A request for another version is refused, and for no other reason.
 cp -r "$here/consumer" "$work/other"

@@ -15,6 +15,8 @@ for file in bin/strait include/strait/strait.h lib/libstrait.so.0 lib/strait/ncc
   lib/cmake/Strait/StraitConfig.cmake share/doc/Strait/LICENSE; do
   [[ -e "$work/root/usr/$file" ]] || { echo "not in the package: $file" && exit 1; }
 done
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+python3 -B "$here/check_links.py" "$here/../.." "$work/root/usr/share/doc/Strait"
 depends="$(dpkg-deb --field "$package" Depends)"
 [[ "$depends" == *libpugixml1* && "$depends" == *libstdc++6* ]] || { echo "it depends on: $depends" && exit 1; }
 "$work/root/usr/bin/strait" version

@@ -12,7 +12,7 @@ export XDG_CACHE_HOME="$folder/cache"
 told() {
   local wanted="$1" times="$2" words="$3" status=0
   shift 3
-  "$mpirun" --allow-run-as-root --oversubscribe -np 3 "$@" >"$folder/out" 2>"$folder/err" || status=$?
+  timeout 30 "$mpirun" --allow-run-as-root --oversubscribe -np 3 "$@" >"$folder/out" 2>"$folder/err" || status=$?
   if [[ "$status" != "$wanted" || "$(grep -c "^strait perf: " "$folder/err")" != "$times" ]] ||
     ! grep -qF -- "$words" "$folder/err"; then
     echo "$*: status $status and this, not $wanted, and $times times \"$words\":"
@@ -22,6 +22,10 @@ told() {
 }
 
 told 2 1 "--root 100 is not a rank: there are 6" "$strait" perf broadcast -t 2 -r 100 -b 8 -e 8
+told 2 1 "process 3 on $(hostname): --nthreads is 2 here, and 1 in process 0. Give all processes" \
+  "$strait" perf all-reduce -b 8 -e 8 -t 1 : -np 1 "$strait" perf all-reduce -b 8 -e 8 -t 2
+told 2 1 "collective is broadcast here, and all-reduce in process 0" \
+  "$strait" perf all-reduce -b 8 -e 8 : -np 1 "$strait" perf broadcast -b 8 -e 8
 told 1 1 "Cannot write /none/results.json" "$strait" perf all-reduce -b 8 -e 8 --json /none/results.json
 : >"$folder/libcuda.so.1"
 told 1 1 "the CUDA driver cannot be loaded" env LD_LIBRARY_PATH="$folder" "$strait" perf all-reduce -g 1 -b 8 -e 8

@@ -32,6 +32,12 @@ refuses 2 "--run_cycles: Value -1 not in range 0 to 2147483647" perf all-reduce 
 refuses 2 "--cudagraph: Value -1 not in range 0 to 2147483647" perf all-reduce -G -1
 refuses 2 "--stepfactor: Value -2 not in range 1 to" perf all-reduce -f -2
 refuses 2 "--budget-ms: Value 0 not in range 0.000001 to 1000000000.000000" perf all-reduce --budget-ms 0
+refuses 2 "--report_cputime: Value 2 not in range 0 to 1" perf all-reduce -C 2
+refuses 2 "--check-limit: 1 required VALUE missing" perf all-reduce --check-limit
+refuses 2 "--minbytes is above --maxbytes: 70368744177664 bytes, and 33554432. Where -b or -e is left out, its default counts" \
+  perf all-reduce -b 64T
+refuses 2 "--minbytes is above --maxbytes: 33554432 bytes, and 8. Where" perf all-reduce -e 8
+refuses 2 "--maxbytes 3: an element of float32 has 4 bytes. Give at least as many" perf all-reduce -b 3 -e 3 -d float
 refuses 2 "excludes" topo --list --json
 refuses 2 "--parameters requires --train" sim all-reduce --topology laptop --parameters 1M
 refuses 2 "--train needs --parameters, those of the model, and --compute-ms" sim all-reduce --topology laptop --train
@@ -148,6 +154,17 @@ STRAIT_WIRE=int8 said "${predicted[@]}"
 grep -q "^# Wire: int8 (STRAIT_WIRE) " out
 diff <(grep -v "^#" by_option) <(grep -v "^#" out) || { echo "predictions do not heed STRAIT_WIRE" && exit 1; }
 
+# So does it of sizes that are rounded down to nothing.
+said all-reduce -t 2 -b 3 -e 12 -f 2 -n 1
+grep -qx "# Sizes up to 3 bytes are too small for 2 ranks, and measured as 0 bytes" out
+said all-gather -t 2 -b 16 -e 64 -f 2 -n 1
+grep -qx "# Sizes up to 16 bytes are too small for 2 ranks, and measured as 0 bytes" out
+for sizes in "-b 32 -e 64" "-b 0 -e 0"; do
+  # shellcheck disable=SC2086  # one word an argument
+  said all-gather -t 2 $sizes -i 32 -n 1
+  if grep "too small" out; then echo "all-gather $sizes" && exit 1; fi
+done
+
 # The library warns once of a forced algorithm: of a call that is measured, not of what ranks tell one another.
 for ranks in 2 4; do
   STRAIT_ALGORITHM=ring said all-reduce -t "$ranks" -b 1M -e 1M -n 1
@@ -158,6 +175,10 @@ done
 on_terminal() { TERM="$1" python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' "$strait" "${small[@]}" >out </dev/null; }
 on_terminal xterm
 grep -q $'\x1b\[K' out || { echo "no progress on a terminal" && exit 1; }
+grep -q "warming up" out
+small+=(-w 0)
+on_terminal xterm
+if grep "warming up" out; then echo "it warms up with -w 0" && exit 1; fi
 on_terminal dumb
 grep -q "Collective test concluded" out
 if grep -q $'\x1b' out; then echo "escape sequences on a dumb terminal" && exit 1; fi

@@ -1,29 +1,23 @@
 #include "doctor/calibrate.hpp"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <span>
-#include <thread>
 #include <vector>
 
-#include "base/deadline.hpp"
-#include "base/unique_fd.hpp"
 #include "doctor/calibrate_links.hpp"
 #include "doctor/measure.hpp"
 #include "doctor/measure_host_sums.hpp"
 #include "doctor/team.hpp"
+#include "doctor/turn.hpp"
 #include "safe_print.hpp"
 #include "select/calibration.hpp"
-#include "select/kept_file.hpp"
 #include "topo/measurements.hpp"
 #include "topology/detect.hpp"
 #include "utc.hpp"
@@ -117,7 +111,7 @@ void warn_if_bound() {
 
 int calibrate_in_turn(const std::string& wanted_path, bool only_if_missing) {
   const auto path = calibration_file(wanted_path);
-  const auto turn = path ? take_turn(*path) : Result<UniqueFd>(tl::unexpected(path.error()));
+  const auto turn = path ? take_turn(*path) : Result<Turn>(tl::unexpected(path.error()));
   if (turn && only_if_missing &&
       (load_calibration(*path, machine_fingerprint()) || known_rates(Environment()).calibrated))
     return 0;
@@ -140,23 +134,6 @@ Result<std::string> calibration_file(const std::string& wanted_path) {
   if (std::filesystem::is_directory(wanted_path, ignored)) return fail_errno("cannot write " + wanted_path, EISDIR);
   if (!wanted_path.empty()) return wanted_path;
   return calibration_path(Environment(), machine_fingerprint());
-}
-
-Result<UniqueFd> take_turn(const std::string& path) {
-  const std::string name = path + ".measuring";
-  STRAIT_TRY(make_folder_of(name));
-  UniqueFd file(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file) return fail_errno("cannot open " + name, errno, "Check the permissions of its folder");
-  const Deadline deadline = Deadline::after_ms(600'000);  // that of plans takes two minutes, on a busy machine longer
-  while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR)
-      return fail_errno("cannot lock " + name, errno, "Set XDG_CACHE_HOME to a folder on a local disk");
-    if (deadline.expired())
-      return fail(Code::timeout,
-                  name + " has been locked for 10 minutes by another calibration. Wait for it, or end it");
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  return file;
 }
 
 int calibrate(const std::string& wanted_path) { return calibrate_in_turn(wanted_path, false); }

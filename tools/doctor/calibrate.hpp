@@ -3,15 +3,11 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "base/unique_fd.hpp"
 
 namespace strait::doctor {
 
 /// `wanted_path`, or where communicators look for the calibration of this machine.
 Result<std::string> calibration_file(const std::string& wanted_path);
-
-/// Held by the one process that measures for this file; others would disturb it.
-Result<UniqueFd> take_turn(const std::string& path);
 
 /// Measures this machine, prints what was found beside the shipped defaults, and saves it at `path` ("": where
 /// communicators look for it). The exit code: 0, or 2 if nothing could be saved.

@@ -9,6 +9,7 @@
 #include "doctor/calibrate.hpp"
 #include "doctor/team.hpp"
 #include "doctor/time_plans.hpp"
+#include "doctor/turn.hpp"
 #include "safe_print.hpp"
 #include "select/calibration.hpp"
 
@@ -60,7 +61,7 @@ Status measure_all(const std::string& wanted_path, const std::vector<std::uint32
                    const std::vector<std::size_t>& sizes_bytes) {
   STRAIT_ASSIGN(const std::string path, calibration_file(wanted_path));
   STRAIT_TRY(load_calibration(path, machine_fingerprint()));  // before anything is made for it
-  STRAIT_ASSIGN(const UniqueFd turn, take_turn(path));
+  STRAIT_ASSIGN(const Turn turn, take_turn(path));
   STRAIT_ASSIGN(const Calibration calibration, load_calibration(path, machine_fingerprint()));
   const double began_us = now_us();
   for (const char* transport : {"loopback", "shm"})

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <thread>
 
+#include "git_commit.hpp"  // made by cmake/GitCommit.cmake
 #include "strait/strait.h"
 #include "utc.hpp"
 

@@ -176,6 +176,7 @@ Status RankRun::learn_ranks() {
   const auto here = std::count_if(ranks.begin(), ranks.end(), [&](const RankInfo& r) { return r.host == mine.host; });
   check_threads_ = std::max<std::size_t>(std::thread::hardware_concurrency() / static_cast<std::size_t>(here), 1);
   STRAIT_TRY(limit_sizes(ranks));
+  remark_empty_sizes();
   const char *name = "", *why = "";
   STRAIT_TRY(checked(straitCommGetTransport(comm_, &name, &why), comm_, "straitCommGetTransport"));
   in_rank_order_ = in_rank_order_ && !has_levels(name);
@@ -227,6 +228,19 @@ Status RankRun::limit_sizes(const std::vector<RankInfo>& ranks) {
   return {};
 }
 
+void RankRun::remark_empty_sizes() const {
+  if (reporter_ == nullptr || options_.collective == Collective::barrier) return;
+  std::size_t largest_bytes = 0;
+  for (const DataType type : options_.types)
+    for (const std::size_t bytes : sizes_bytes(options_))
+      if (geometry(options_.collective, bytes, type, static_cast<std::uint32_t>(ranks_), 0, options_.extra_elements)
+              .buffer_count() == 0)
+        largest_bytes = std::max(largest_bytes, bytes);
+  if (largest_bytes > 0)
+    reporter_->remark(fmt::format("Sizes up to {} are too small for {}, and measured as 0 bytes",
+                                  counted(largest_bytes, "byte"), counted(static_cast<std::size_t>(ranks_), "rank")));
+}
+
 Operation RankRun::operation(const Subject& subject, std::size_t bytes, bool in_place) const {
   return {.collective = options_.collective,
           .type = subject.type,
@@ -270,6 +284,7 @@ Status RankRun::run_subjects() {
 }
 
 Status RankRun::warm_up(const Subject& subject) {
+  if (options_.warmup_iterations == 0) return barrier();
   for (const std::size_t bytes : sizes_bytes(options_)) {
     const Operation o = operation(subject, bytes, false);
     std::vector<Enqueue> calls = {strait_call(o)};

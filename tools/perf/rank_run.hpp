@@ -48,6 +48,8 @@ class RankRun {
   /// For --floors.
   Status measure_links(std::string_view transport);
   Status limit_sizes(const std::vector<RankInfo>& ranks);
+  /// Says up to which size calls have no elements: less than one, or too few for each rank to have 16 bytes.
+  void remark_empty_sizes() const;
   /// What a buffer has behind its size, and how far those of calls in a group are apart.
   std::size_t beyond_bytes() const;
   std::size_t place_bytes(std::size_t bytes) const;

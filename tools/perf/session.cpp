@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -26,6 +27,7 @@
 #include "perf/gpu.hpp"
 #include "perf/rank_run.hpp"
 #include "perf/reporter.hpp"
+#include "perf/shared_options.hpp"
 #include "safe_print.hpp"
 #include "select/calibration.hpp"
 
@@ -89,6 +91,32 @@ Result<Process> join_processes(const Options& options) {
   process.threads = options.threads > 0 ? options.threads : one ? 1 : cores;
   if (options.gpus > 0) process.threads *= options.gpus;
   return process;
+}
+
+/// Compares this process's options with those of process 0, and returns whether they are equal in all processes. Where
+/// they are not, the first process that differs says how.
+Result<bool> have_equal_options(const Options& options, const Process& process) {
+  const char* what = "Comparing the processes' options";
+  straitComm_t comm = process.comm.get();
+  const std::string mine = shared_options(options, process.threads / std::max(options.gpus, 1));
+  std::string first = mine;
+  std::uint64_t length = first.size();
+  STRAIT_TRY(broadcast(comm, &length, sizeof length, what));
+  first.resize(length);
+  STRAIT_TRY(broadcast(comm, first.data(), first.size(), what));
+  const std::string difference = difference_to_first(mine, first);
+  const std::uint8_t differs = difference.empty() ? 0 : 1;
+  std::vector<std::uint8_t> all(static_cast<std::size_t>(process.count));
+  STRAIT_TRY(all_gather(comm, &differs, all.data(), sizeof differs, what));
+  const auto first_different = std::find(all.begin(), all.end(), 1) - all.begin();
+  if (first_different == process.count) return true;
+  if (first_different == process.index) {
+    std::array<char, 64> host{};
+    gethostname(host.data(), host.size() - 1);
+    tools::print(stderr, "strait perf: process {} on {}: {}\n", process.index, host.data(), difference);
+  }
+  straitBarrier(comm, nullptr);  // a launcher ends the job when a process has ended: not before that is said
+  return false;
 }
 
 /// The ticket for all threads of all processes, from process 0.
@@ -209,6 +237,13 @@ int run(const Options& options) {
     say(process.error());
     return tools::failed;
   }
+  // First of all: where options differ, what the processes tell one another later does not fit together.
+  const auto have_equal = have_equal_options(options, *process);
+  if (!have_equal) {
+    say(have_equal.error());
+    return tools::failed;
+  }
+  if (!*have_equal) return tools::usage_error;
   const Status ready = prepare(options, *process);
   if (!all_go_on(process->comm.get(), ready, say))
     return !ready && ready.error().code == Code::invalid_argument ? tools::usage_error : tools::failed;

@@ -1,8 +1,11 @@
 #include "perf/options.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
+
+#include "perf/shared_options.hpp"
 
 namespace strait::perf {
 namespace {
@@ -99,7 +102,8 @@ TEST(Options, MalformedValuesAreRefused) {
   for (const char* arguments :
        {"allreduce", "all-reduce -b x", "all-reduce -a 4", "all-reduce -n 0", "all-reduce -z 9", "all-reduce -R 3",
         "all-reduce --turns 0", "all-reduce --budget-ms 0", "all-reduce -g -1", "all-reduce -w -1", "all-reduce -c -1",
-        "all-reduce -N -1", "all-reduce -G -1", "all-reduce -f -2", "all-reduce --extra-elements -1"}) {
+        "all-reduce -N -1", "all-reduce -C 2", "all-reduce -C true", "all-reduce -G -1", "all-reduce -f -2",
+        "all-reduce --extra-elements -1"}) {
     CLI::App app;
     Options options;
     declare_options(app, options);
@@ -110,6 +114,12 @@ TEST(Options, MalformedValuesAreRefused) {
 TEST(Options, WhatContradictsItselfIsRefused) {
   EXPECT_TRUE(validate(parsed("all-reduce")));
   EXPECT_FALSE(validate(parsed("all-reduce -b 2K -e 1K")));
+  EXPECT_FALSE(validate(parsed("all-reduce -b 64M")));
+  EXPECT_FALSE(validate(parsed("all-reduce -b 3 -e 3")));
+  EXPECT_FALSE(validate(parsed("all-reduce -b 4 -e 4 -d all")));
+  for (const char* good : {"all-reduce -b 4 -e 4", "all-reduce -b 0 -e 0", "all-reduce -b 3 -e 3 -d int8",
+                           "barrier -b 1 -e 1", "all-reduce -b 0 -e 0 --extra-elements 1"})
+    EXPECT_TRUE(validate(parsed(good))) << good;
   EXPECT_FALSE(validate(parsed("all-reduce -b 1K -e 2K -i 0")));
   EXPECT_FALSE(validate(parsed("all-reduce -f 1 -b 1K -e 4K"))) << "1 MB, the default step, is beyond";
   EXPECT_FALSE(validate(parsed("all-reduce -b 1K -e 4K")));
@@ -170,6 +180,55 @@ TEST(Wire, IsForCallsThatCanHaveOne) {
     const Status status = validate(parsed(bad));
     ASSERT_FALSE(status) << bad;
     EXPECT_NE(status.error().message.find("--wire"), std::string::npos) << status.error().message;
+  }
+}
+
+TEST(SharedOptions, EachThatChangesWhatIsMeasuredIsCompared) {
+  const std::string first = shared_options(parsed("all-reduce"), 1);
+  EXPECT_EQ(difference_to_first(first, first), "");
+  EXPECT_EQ(difference_to_first(shared_options(parsed("all-reduce --json x.json --plot x.svg --calibrate"), 1), first),
+            "");
+  EXPECT_EQ(difference_to_first(shared_options(parsed("all-reduce"), 2), first),
+            "--nthreads is 2 here, and 1 in process 0. Give all processes of a run the same options");
+  const std::pair<const char*, const char*> changes[] = {
+      {"-g 1", "--ngpus is 1 here, and 0 in"},
+      {"-d all", "--datatype is int8,"},
+      {"-o max", "--op is max here, and sum in"},
+      {"--wire int8", "--wire is int8 here, and that of STRAIT_WIRE in"},
+      {"-r all", "--root is all here, and 0 in"},
+      {"-b 1M", "--minbytes is 1048576 here, and 33554432 in"},
+      {"-e 64M", "--maxbytes is 67108864 here, and 33554432 in"},
+      {"-i 2M", "--stepbytes"},
+      {"-f 2", "--stepfactor"},
+      {"--extra-elements 1", "--extra-elements"},
+      {"--offset-bytes 4", "--offset-bytes"},
+      {"-n 7", "--iters is 7 here, and 20 in"},
+      {"-m 2", "--agg_iters"},
+      {"-w 2", "--warmup_iters"},
+      {"-N 2", "--run_cycles"},
+      {"-a 3", "--average is 3 here, and 1 in"},
+      {"-z 1", "--blocking"},
+      {"-G 1", "--cudagraph"},
+      {"--budget-ms 1.5", "--budget-ms is 1.5 here, and 0 in"},
+      {"-C 1", "--report_cputime"},
+      {"-c 0", "--check is 0 here, and 1 in"},
+      {"--check-limit 1K", "--check-limit is 1024 here, and none in"},
+      {"-R 1", "--local_register"},
+      {"--baseline x", "--baseline is given here, and left out in"},
+      {"--turns 7", "--turns"},
+      {"--floors", "--floors is given here, and left out in"}};
+  for (const auto& [change, text] : changes)
+    EXPECT_THAT(difference_to_first(shared_options(parsed(std::string("all-reduce ") + change), 1), first),
+                ::testing::StartsWith(text))
+        << change;
+}
+
+TEST(SharedOptions, OtherVersionsAreTold) {
+  const std::string first = shared_options(parsed("all-reduce"), 1);
+  for (const std::string& other :
+       {first + "--new 1\n", first.substr(0, first.find('\n')), std::string("\n"), std::string()}) {
+    EXPECT_THAT(difference_to_first(other, first), ::testing::HasSubstr("same version")) << other;
+    EXPECT_THAT(difference_to_first(first, other), ::testing::HasSubstr("same version")) << other;
   }
 }
 
