@@ -203,7 +203,7 @@ class Steps {
     if (resources.size() < step.time.resources.size()) resources.resize(step.time.resources.size());
     for (std::size_t i = 0; i < step.time.resources.size(); ++i) {
       resources[i].name = step.time.resources[i].name;
-      // microseconds, until settle() turns it into a share
+      // A time in microseconds, until settle() turns it into a share.
       resources[i].busy += step.time.resources[i].busy * step.time.total_us;
     }
   }

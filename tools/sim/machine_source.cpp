@@ -77,7 +77,7 @@ Result<Operation> operation_of(const OperationOptions& options, std::size_t byte
   const std::size_t blocks = larger_buffer_count(options.collective, 1, ranks);  // in a rank's larger buffer
   std::size_t count = perf::geometry(options.collective, bytes, options.type, ranks, 0).count;
   if (count == 0)
-    // too small for the blocks of `strait perf`, which are multiples of 16 bytes
+    // Too small for the blocks of `strait perf`, which are multiples of 16 bytes.
     count = bytes / size_bytes(options.type) / blocks;
   if (count == 0 && options.collective != Collective::barrier)
     return fail(Code::invalid_argument,

@@ -25,7 +25,7 @@ namespace {
 Result<WireFormat> wire_of(const perf::Options& options) {
   if (options.wire) return *options.wire;
   const auto of_environment = Environment().text("STRAIT_WIRE");
-  // invalid_usage, because no command-line option is wrong
+  // The code is invalid_usage, because no command-line option is wrong.
   if (!of_environment) return fail(Code::invalid_usage, of_environment.error().message);
   STRAIT_ASSIGN(const auto wire, tools::parse_wire(*of_environment));
   return *wire;
