@@ -1,7 +1,7 @@
 #pragma once
 
-/// The kernels that measure what a GPU costs apart from its links, as the driver takes them: it compiles PTX for the
-/// GPU at hand, so that measuring needs no toolkit. Of sm_70 and later, which know release and acquire.
+/// The kernels that measure the costs of a GPU apart from its links, as PTX. The driver compiles them for the GPU of
+/// the machine, so measuring needs no toolkit. They need sm_70 or later, for acquire and release operations.
 namespace strait::topo {
 
 inline constexpr const char* kernels_ptx = R"ptx(
