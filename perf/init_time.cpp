@@ -334,7 +334,7 @@ int run(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   const int gpus = s.gpus > 0 ? s.gpus : std::min(count_gpus(), max_ranks);
   if (gpus == 0) stop("no GPU here");
-  setenv("NCCL_NVLS_ENABLE", "0", 0);  // multicast only where it was asked for
+  setenv("NCCL_NVLS_ENABLE", "0", 0);  // NVLink multicast only if the user enables it
   std::vector<Try> strait_tries, nccl_tries;
   Measured about{};
   int nccl_version = 0;
