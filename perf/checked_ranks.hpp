@@ -7,13 +7,13 @@
 #include "gpu_ranks.cuh"
 #include "perf/data.hpp"
 
-/// GPU ranks of one process whose outputs, of any collective, are compared bit by bit with what must come of their
-/// inputs.
+/// GPU ranks of one process that verify collectives: their outputs are compared bit by bit with what must result from
+/// their inputs.
 namespace strait::perf {
 
 class CheckedRanks {
  public:
-  /// `type` has at most 4 bytes, calls at most `most_bytes`.
+  /// Creates a rank for each device. `type` has at most 4 bytes; no buffer of a call is larger than `most_bytes`.
   static Result<CheckedRanks> create(const std::vector<int>& devices, DataType type, std::size_t most_bytes) {
     CheckedRanks all;
     all.type_ = type;
@@ -25,12 +25,14 @@ class CheckedRanks {
 
   GpuRanks& gpus() const { return *ranks_; }
   std::size_t size() const { return ranks_->ranks.size(); }
-  /// The input of a rank is the same in all calls, but for its length.
+  /// A rank's input has the same elements in all calls, which differ only in how many they use.
   std::byte* input(std::size_t rank) const { return ranks_->ranks[rank].input.data(); }
   std::byte* output(std::size_t rank) const { return ranks_->ranks[rank].output.data() + guard_bytes; }
+  /// Returns the number of wrong elements in all checks so far.
   unsigned long long wrong() const { return wrong_; }
 
-  /// Looks at every output behind a call that is enqueued, and poisons it again. How many elements are wrong.
+  /// Checks every rank's output after an enqueued call, and fills it with poison again. Waits for the streams. Returns
+  /// the number of wrong elements.
   Result<unsigned long long> check(Operation operation) {
     const std::size_t width = size_bytes(type_);
     for (std::size_t r = 0; r < size(); ++r) {
@@ -45,7 +47,7 @@ class CheckedRanks {
                         .finding = reinterpret_cast<race::Finding*>(findings_[r].data())};
       for (const Segment& segment : receive_contents_after(operation)) {
         if (segment.count == 0) continue;
-        const std::byte* reference = nullptr;  // inputs of peers are read where they are
+        const std::byte* reference = nullptr;  // peers' inputs are read directly
         if (segment.kind == Segment::Kind::input) reference = input(segment.rank);
         if (segment.kind == Segment::Kind::reduced) reference = rank.expected.data();
         if (reference != nullptr) reference += segment.source * width;
@@ -65,7 +67,7 @@ class CheckedRanks {
   }
 
  private:
-  /// Inputs of all ranks, and their sums, as long as the longest call's.
+  /// Generates the inputs of all ranks, and their sums, each as long as in the longest call.
   Status fill(std::size_t most_bytes) {
     const std::size_t count = most_bytes / size_bytes(type_);
     const Operation operation{.type = type_, .ranks = static_cast<std::uint32_t>(size()), .seed = 1};

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-/// The methods that copy_paths compares, and what each of its two processes does in them.
+/// The methods that copy_paths compares, as each of its two processes carries them out.
 namespace copy_paths {
 
 using Clock = std::chrono::steady_clock;
@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 inline constexpr std::size_t depth = 4;
 inline constexpr std::size_t largest_slot_bytes = 512 << 10;
 inline constexpr std::array<std::size_t, 4> slot_sizes_bytes = {8 << 10, 32 << 10, 128 << 10, 512 << 10};
-inline constexpr std::size_t block_bytes = 32 << 20;  ///< moved by a block, each way
+inline constexpr std::size_t block_bytes = 32 << 20;  ///< bytes that a block moves in each direction
 inline constexpr std::size_t most_calls = 500;
 inline constexpr auto wait_limit = std::chrono::seconds(30);
 
@@ -59,7 +59,7 @@ inline std::vector<Method> all_methods() {
   std::_Exit(1);
 }
 
-/// The counters of one direction; writer and reader each own a cache line.
+/// The counters of one direction. Writer and reader each write to a cache line of their own.
 struct Ring {
   alignas(64) std::atomic<std::uint64_t> published = 0;
   alignas(64) std::atomic<std::uint64_t> released = 0;
@@ -77,7 +77,7 @@ inline char* map(std::size_t bytes, int flags) {
   return static_cast<char*>(data);
 }
 
-/// Made before the fork, so that both processes know all addresses, private ones included.
+/// Memory that is mapped before the fork, so that both processes know all addresses, including those of private memory.
 struct Memory {
   explicit Memory(std::size_t bytes) : max_bytes(bytes) {
     control = new (map(sizeof(Control), MAP_SHARED)) Control;
@@ -93,9 +93,9 @@ struct Memory {
 
   std::size_t max_bytes;
   Control* control;
-  char* slots[2];    ///< [huge], two directions
-  char* sources[2];  ///< [huge], the shared source buffers of both processes
-  char* source;      ///< private: the same address in both processes, different memory
+  char* slots[2];    ///< [0]: normal pages, [1]: huge pages; slots of both directions
+  char* sources[2];  ///< [0]: normal pages, [1]: huge pages; shared source buffers of both processes
+  char* source;      ///< private: the same address in both processes, but different memory
   char* destination;
 };
 
@@ -117,7 +117,7 @@ inline void copy(char* to, const char* from, std::size_t bytes, bool non_tempora
     std::memcpy(to, from, bytes);
     return;
   }
-  // Sizes and addresses are multiples of 64 bytes here.
+  // Here, sizes and addresses are multiples of 64 bytes.
   for (std::size_t i = 0; i < bytes; i += 64) {
     const auto* in = reinterpret_cast<const __m128i*>(from + i);
     auto* out = reinterpret_cast<__m128i*>(to + i);
@@ -126,12 +126,12 @@ inline void copy(char* to, const char* from, std::size_t bytes, bool non_tempora
   _mm_sfence();
 }
 
-/// One of the two processes.
+/// One of the two processes and its part in the measurements.
 class Process {
  public:
   Process(Memory& memory, int index, pid_t peer) : memory_(memory), index_(index), peer_(peer) {}
 
-  /// Both processes have come here.
+  /// Waits until both processes have called this.
   void meet() {
     const std::uint64_t target = 2 * ++meetings_;
     memory_.control->arrived.fetch_add(1);
@@ -170,7 +170,7 @@ class Process {
     }
   }
 
-  /// Microseconds of one exchange in a block of them.
+  /// Measures a block of exchanges. Returns the time of one exchange, in microseconds.
   double time_block(const Method& method, std::size_t bytes) {
     const std::size_t calls = std::clamp<std::size_t>(block_bytes / bytes, 2, most_calls);
     char* source = method.kind == Method::Kind::direct ? shared_source(method.huge_pages, index_) : memory_.source;
@@ -180,7 +180,7 @@ class Process {
       meet();
       const auto start = Clock::now();
       exchange(method, bytes);
-      meet();  // both have what they need
+      meet();  // both processes have received their data
       total += Clock::now() - start;
     }
     return std::chrono::duration<double, std::micro>(total).count() / static_cast<double>(calls);
@@ -193,7 +193,7 @@ class Process {
     return (i + static_cast<std::size_t>(process) + 1) * 0x9e3779b97f4a7c15u;
   }
 
-  /// Takes every cache line of the source into this core's cache, as modified.
+  /// Brings every cache line of the source into this core's cache, in modified state.
   static void write_again(char* source, std::size_t bytes) {
     for (std::size_t i = 0; i < bytes; i += 64) {
       auto* byte = static_cast<volatile char*>(source + i);
@@ -218,7 +218,7 @@ class Process {
     }
   }
 
-  /// Sends and receives in turns, whichever can go on.
+  /// Sends and receives slot by slot, whichever can proceed.
   void through_slots(const Method& method, std::size_t bytes) {
     Ring& out = memory_.control->rings[index_];
     Ring& in = memory_.control->rings[1 - index_];

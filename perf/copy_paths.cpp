@@ -1,16 +1,16 @@
-// Ways to move a buffer between two processes of one host, side by side: the evidence behind the host transport.
+// Compares ways to move a buffer between two processes of one host: the evidence for the design of the host transport.
 //
 //   copy_paths -b 4K -e 64M --json results.json
 //
 // Two processes, each pinned to a core, send one another `bytes` at the same time:
-//   cma            process_vm_readv from the peer's private buffer into ours: one copy, by the kernel
+//   cma            process_vm_readv from the peer's private buffer into the own one: one copy, by the kernel
 //   slots          two copies through a ring of shared slots that stays in the cache: private -> slot -> private
-//   direct         one copy from the peer's buffer, which lies in shared memory, into our private one
-// slots and direct come with plain and with non-temporal stores to the destination, and with and without huge pages for
-// the shared memory. Before each exchange, outside the measured time, each process writes its source anew, as a program
-// does whose results these are: else the peer would read from its own cache what it has read before. The methods take
-// turns in blocks, in an order that rotates; the result is the median of the blocks, as GB/s of one direction. Every
-// method's result is verified at every size.
+//   direct         one copy from the peer's buffer, which is in shared memory, into the own private one
+// slots and direct are measured with plain and with non-temporal stores to the destination, and with and without huge
+// pages for the shared memory. Before each exchange, outside the measured time, each process writes its source again,
+// like a program that has just computed it. Otherwise the peer would read from its own cache what it has read before.
+// The methods take turns in blocks, in a rotating order. The result is the median of the blocks, in GB/s of one
+// direction. The results of every method are verified at every size.
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -41,10 +41,10 @@ constexpr int blocks = 7;
 
 struct Row {
   std::size_t bytes;
-  std::vector<std::optional<double>> gbps;  ///< by method; nothing: refused by the kernel
+  std::vector<std::optional<double>> gbps;  ///< by method; empty: refused by the kernel
 };
 
-/// What both processes do; process 0 gets the results.
+/// Runs the measurement in one of the two processes; both must call it. Only process 0 uses the rows.
 std::vector<Row> measure(Process& process, const std::vector<Method>& methods, const std::vector<std::size_t>& sizes,
                          bool prints) {
   std::vector<Row> rows;
@@ -152,7 +152,7 @@ int main(int argc, char** argv) {
              strait::perf::provenance()["cpu"].get<std::string>(), cpus[0], cpus[1], depth, huge_setting);
   std::fflush(stdout);
 
-  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // else Yama lets only the parent read
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // otherwise Yama lets only the parent read this process's memory
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) stop(fmt::format("cannot fork: {}", std::strerror(errno)));

@@ -1,14 +1,14 @@
-"""What perf/gate reads of measurements, how it judges them, and the table that it prints.
+"""Reads the measurements of perf/gate, judges them, and formats its table.
 
-A shard is (collective, type, mode, extra elements). "type:operation" is of another reduction than a sum of the types
-that have targets: a sample of them.
+A shard is (collective, type, mode, extra elements). A type of the form "type:operation" belongs to the sample of
+reductions that have no targets.
 """
 
 import math
 
-MEAN_FROM_BYTES = 1 << 10  # ratios of smaller sizes are not in the geometric means
-BUDGETS = {f"{sms}_sms": str(sms) for sms in (4, 8, 16)}  # modes: eager, with so many thread blocks
-APART = {*BUDGETS, "beside"}  # modes whose times are compared with none of another mode
+MEAN_FROM_BYTES = 1 << 10  # smallest size whose ratio is in the geometric means
+BUDGETS = {f"{sms}_sms": str(sms) for sms in (4, 8, 16)}  # modes of eager calls with a limited number of thread blocks
+APART = {*BUDGETS, "beside"}  # modes that are not compared with other modes
 UNITS = {"K": 10, "M": 20, "G": 30}
 
 
@@ -28,11 +28,11 @@ def name_of(shard):
     return f"{collective}_{data_type.replace(':', '-')}_{mode}" + ("_odd" if extra else "")
 
 
-# ---- results: rows of {bytes, place, strait_us, nccl_us, wrong, floor_us (of some)} ----
+# ---- results: rows of {bytes, place, strait_us, nccl_us, wrong, floor_us (only in some)} ----
 
 
 def floors_of(report):
-    """{bytes: microseconds} of the JSON of `strait perf --floors`."""
+    """Returns {bytes: microseconds} from the JSON of `strait perf --floors`."""
     return {result["bytes"]: result["floor"]["time_us"] for result in report["results"] if result.get("floor")}
 
 
@@ -41,7 +41,7 @@ def with_floors(rows, floors):
 
 
 def rows_of_strait_perf(report):
-    """Of the JSON of `strait perf --baseline`. Sizes too small for one element a rank have no rows."""
+    """Returns the rows from the JSON of `strait perf --baseline`, without sizes of less than one element per rank."""
     rows = []
     for result in report["results"]:
         for place in ("out_of_place", "in_place"):
@@ -52,8 +52,8 @@ def rows_of_strait_perf(report):
 
 
 def rows_of_overlap(strait, nccl):
-    """Of runs of examples/pytorch/overlap.py, the best of each library: an all-reduce beside matrix products, which by
-    themselves are the floor."""
+    """Returns the row of an all-reduce beside matrix products, from each library's best run of
+    examples/pytorch/overlap.py. The floor is the time of the products alone."""
     def best(runs):
         return min(runs, key=lambda run: run["side_by_side_us"])
     ours = best(strait)
@@ -62,7 +62,7 @@ def rows_of_overlap(strait, nccl):
 
 
 def times_of_nccl_tests(output):
-    """{(bytes, place): (microseconds, wrong)} of the table that a program of nccl-tests prints."""
+    """Returns {(bytes, place): (microseconds, wrong)} from the table that a program of nccl-tests prints."""
     times = {}
     for line in output.splitlines():
         words = line.split()
@@ -76,7 +76,7 @@ def times_of_nccl_tests(output):
 
 
 def merge_nccl_tests(strait_outputs, nccl_outputs):
-    """Rows of the best times of each library over several runs; what is wrong once is wrong."""
+    """Returns rows with the best time of each library over several runs. Wrong elements of all Strait runs count."""
     def best(outputs):
         merged = {}
         for output in outputs:
@@ -95,13 +95,13 @@ def merge_nccl_tests(strait_outputs, nccl_outputs):
 
 
 def key_of(shard, row):
-    """What rows of different modes have in common where they are of the same call."""
+    """Returns a key that is equal for rows of the same call in different modes (except those in APART)."""
     collective, data_type, mode, extra = shard
     return collective, data_type, mode if mode in APART else None, extra, row["bytes"], row["place"]
 
 
 def best_of_nccl(results):
-    """{key_of(): (microseconds, mode)} over the modes that have been run."""
+    """Returns {key_of(): (microseconds, mode)}: NCCL's best time of each call over the modes that were run."""
     best = {}
     for shard, rows in results.items():
         for row in rows:
@@ -111,7 +111,7 @@ def best_of_nccl(results):
 
 
 def judge(shard, row, targets, best):
-    """Why a row fails, or "" if it passes. `best`: NCCL's best time of this call, and its mode."""
+    """Returns why a row fails, or "" if it passes. `best`: NCCL's best time of this call, and its mode."""
     collective, data_type, mode, extra = shard
     if row["wrong"]:
         return f"{row['wrong']} wrong elements"
@@ -137,12 +137,13 @@ def mean_ratio(rows):
 
 def times_floor(row):
     times = row["strait_us"] / row["floor_us"] if row.get("floor_us") else math.inf
-    return f"{times:.2f}" if times < 100 else "-"  # small calls are bound by other things
+    return f"{times:.2f}" if times < 100 else "-"  # small calls are bound by other things than links
 
 
 def tabulate(results, targets):
-    """(text, failures): a line a size, out of place before in place, with the ratio to NCCL in the same mode, NCCL's best
-    time of all modes, and Strait's over the floor; then a line a shard."""
+    """Returns (text, number of failures). The text has a line for each size, out of place before in place, with the
+    ratio to NCCL in the same mode, NCCL's best time of all modes, and Strait's time over the floor. Then follows a line
+    for each shard."""
     lines = [f"{'':<15} {'type':<15} {'mode':<10} {'bytes':>11} {'place':<13} {'Strait us':>10} {'NCCL us':>10} "
              f"{'ratio':>6} {'best':>10} {'floors':>6}  verdict"]
     summary, failures, best = [], 0, best_of_nccl(results)

@@ -12,11 +12,11 @@
 #include "executor/cuda/runtime.hpp"
 #include "support/random_data.hpp"
 
-/// The ranks of a measurement on the GPUs of one process: their streams, buffers, the sums that they must get, and the
-/// check on the device.
+/// GPU ranks of one process for measurements: their streams, buffers and expected sums, and the check of results on the
+/// device.
 namespace strait::perf {
 
-/// Counts the elements that differ, and guard bytes that are no longer 0xa5.
+/// Counts the elements that differ, and the guard bytes after them that are no longer 0xa5.
 template <class T>
 __global__ void count_differences(const T* expected, const T* got, std::size_t count, std::size_t guard,
                                   unsigned long long* differences) {
@@ -39,7 +39,7 @@ struct GpuRank {
   cuda::DeviceMemory input, output, expected, differences;
 };
 
-/// Calls function(begin, end) for parts of [0, count) on all cores.
+/// Calls function(begin, end) for parts of [0, count), in parallel on all cores. Returns when all calls have returned.
 template <class F>
 void parallel_for(std::size_t count, F function) {
   const std::size_t workers = std::max(1U, std::thread::hardware_concurrency());
@@ -77,7 +77,8 @@ class GpuRanks {
     }
   }
 
-  /// Random inputs of `type`, full of corner cases, and their sums in rank order from a plain loop on the CPU.
+  /// Generates random inputs of `type` with many corner cases, and computes their sums in rank order by a plain loop on
+  /// the CPU.
   template <DataType type>
   Status fill() {
     using Element = spec::ElementType<type>;
@@ -104,7 +105,8 @@ class GpuRanks {
     return {};
   }
 
-  /// Fills the outputs with poison, or with the inputs (elements from `offset_bytes` on, placed at `output_offset`).
+  /// Fills the outputs with poison. For calls in place, also copies the inputs, from `input_offset` on, into the
+  /// outputs at `output_offset`. Offsets are in bytes.
   Status prepare(bool in_place, std::size_t bytes, std::size_t input_offset, std::size_t output_offset) {
     for (GpuRank& rank : ranks) {
       cuda::DeviceGuard guard(rank.device);
@@ -119,7 +121,7 @@ class GpuRanks {
     return synchronize();
   }
 
-  /// How many elements of all outputs are wrong. Call after synchronize().
+  /// Returns the number of wrong elements in all outputs. All streams must be idle.
   template <class T>
   Result<unsigned long long> differences(std::size_t count, std::size_t input_offset, std::size_t output_offset) {
     unsigned long long total = 0;

@@ -9,18 +9,18 @@
 
 #include "gpu_ranks.cuh"
 
-/// Times an operation that all ranks' streams take part in.
+/// Times an operation in which the streams of all ranks take part.
 namespace strait::perf {
 
-/// Puts the operation once on every rank's stream.
+/// Enqueues the operation once on every rank's stream.
 using Enqueue = std::function<Status()>;
 
 struct Times {
-  double eager_us = 0;  ///< one launch after another
-  double graph_us = 0;  ///< replays of a graph of many; 0: could not be captured
+  double eager_us = 0;  ///< time of an operation when launches follow one another
+  double graph_us = 0;  ///< time of an operation in replays of a graph of many; 0: not measured
 };
 
-/// The largest time of any rank between its two events, over `divisor`.
+/// Returns the longest time of any rank between its two events, divided by `divisor`.
 inline Result<double> slowest_us(GpuRanks& ranks, double divisor) {
   float slowest_ms = 0;
   for (GpuRank& rank : ranks.ranks) {
@@ -32,7 +32,8 @@ inline Result<double> slowest_us(GpuRanks& ranks, double divisor) {
   return slowest_ms * 1000.0 / divisor;
 }
 
-/// The median of `rounds` times of `divisor` operations that `enqueue_all` puts on all streams.
+/// Measures `enqueue_all` `rounds` times. It enqueues `divisor` operations on all streams. Returns the median time of
+/// one operation.
 inline Result<double> median_us(GpuRanks& ranks, int rounds, double divisor, const Enqueue& enqueue_all) {
   std::vector<double> times_us;
   for (int round = 0; round < rounds; ++round) {
@@ -52,8 +53,8 @@ inline Result<double> median_us(GpuRanks& ranks, int rounds, double divisor, con
   return times_us[static_cast<std::size_t>(rounds / 2)];
 }
 
-/// One graph for each rank of `repeats` operations: linear, so that each rank's work waits for nothing but the others'
-/// signals.
+/// Graphs of `repeats` operations, one graph for each rank. Each is linear, so the work of a rank waits only for
+/// signals of other ranks.
 class RankGraphs {
  public:
   ~RankGraphs() {
@@ -76,7 +77,7 @@ class RankGraphs {
       cudaGraphDestroy(graph);
       if (enqueued) enqueued = cuda::check(ended, "cannot capture");
     }
-    cudaGetLastError();  // the destroyed graph of a failed capture
+    cudaGetLastError();  // clears the error of a failed capture's graph
     STRAIT_TRY(std::move(enqueued));
     if (graphs_.size() != ranks.ranks.size()) return fail(Code::cuda_error, "cannot instantiate a captured graph");
     for (std::size_t r = 0; r < graphs_.size(); ++r)
@@ -95,14 +96,14 @@ class RankGraphs {
   std::vector<cudaGraphExec_t> graphs_;
 };
 
-/// Spends about `budget_ms` of GPU time.
+/// Measures an operation for about `budget_ms` of GPU time.
 inline Result<Times> time_operation(GpuRanks& ranks, const Enqueue& enqueue, double budget_ms, bool with_graph) {
   constexpr int rounds = 7;
   STRAIT_TRY(enqueue());
   STRAIT_TRY(ranks.synchronize());
   STRAIT_ASSIGN(const double first_us, median_us(ranks, 1, 1, enqueue));
   const int repeats = std::clamp(static_cast<int>(budget_ms * 1000 / rounds / std::max(first_us, 1.0)), 1, 20);
-  const bool slow = first_us > 30'000;  // such a time needs no median, and no graph
+  const bool slow = first_us > 30'000;  // an operation this long needs neither a median nor a graph
   const auto many = [&]() -> Status {
     for (int i = 0; i < repeats; ++i) STRAIT_TRY(enqueue());
     return {};

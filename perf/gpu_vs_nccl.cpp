@@ -1,7 +1,8 @@
-// Strait's GPU ranks and NCCL in turn: one process, a thread a GPU, the same buffers and streams, eager and as CUDA
-// graphs. Prints a table of times and ratios. `strait perf --baseline` does so as nccl-tests would, verifies every
-// call, and takes processes; this one has both modes of several collectives, and the time of the calling thread, in one
-// run, and with --check looks at a result of Strait's before each size is timed.
+// Compares Strait's GPU ranks with NCCL: one process with a thread for each rank, in turn on the same buffers and
+// streams, with eager calls and with CUDA graphs. Prints a table of times and ratios. `strait perf --baseline` measures
+// as nccl-tests would, verifies every call, and supports several processes. This program measures both modes of several
+// collectives, and the time of the calling thread, in one run. With --check it verifies one result of Strait before it
+// times a size.
 #include <cuda_runtime.h>
 
 #include <CLI/CLI.hpp>
@@ -43,7 +44,7 @@ struct Settings {
   std::string type = "bfloat16";
   std::string wire = "off";
   int gpus = 0;
-  int ranks_per_gpu = 1;  ///< ranks of a GPU share its PCIe link, as GPUs do that share a port
+  int ranks_per_gpu = 1;  ///< ranks of the same GPU share its PCIe link, like GPUs behind the same port
   int rounds = 3;
   int max_sms = 0;
   bool in_place = false;
@@ -61,7 +62,7 @@ void check(straitResult_t result) {
   if (result != straitSuccess) stop(straitGetLastError(nullptr));
 }
 
-/// What a Result holds; ends the program with its error.
+/// Returns the value of a Result, or ends the program with its error.
 template <class T>
 T good(Result<T> result) {
   if (!result) stop(result.error().message);
@@ -79,12 +80,12 @@ struct Rank {
   Nccl::Comm nccl = nullptr;
 };
 
-/// Times in microseconds of one size.
+/// The times of one size, in microseconds.
 struct Row {
   std::string collective;
   std::size_t bytes = 0;
   double strait_eager = 0, nccl_eager = 0, strait_graph = 0, nccl_graph = 0;
-  double strait_host = 0, nccl_host = 0;  ///< of an eager call, until it returns
+  double strait_host = 0, nccl_host = 0;  ///< time until an eager call returns
 };
 
 double median(std::vector<double> values) {
@@ -147,7 +148,7 @@ class Comparison {
     }
     check(straitGroupEnd());
     if (settings_.baseline_path.empty()) return;
-    setenv("NCCL_NVLS_ENABLE", "0", 0);  // multicast only where it was asked for
+    setenv("NCCL_NVLS_ENABLE", "0", 0);  // NVLink multicast only if the user enables it
     nccl_ = good(Nccl::load(settings_.baseline_path));
     std::vector<int> devices(all_.size());
     for (int r = 0; r < ranks_; ++r) devices[static_cast<std::size_t>(r)] = r;
@@ -167,12 +168,12 @@ class Comparison {
             .rank = static_cast<std::uint32_t>(r.rank),
             .in_place = settings_.in_place && has_in_place,
             .wire = format,
-            .exact = format == WireFormat::off,  // islands add up in an order of their own
+            .exact = format == WireFormat::off,  // islands add up in another order
             .bytes = bytes,
             .extra_elements = settings_.odd_elements};
   }
 
-  /// One call on inputs that all ranks know, whose result is looked at.
+  /// Makes one call on inputs that all ranks know, and verifies its result.
   void verify(Rank& r, std::barrier<>& barrier, const Operation& o, const std::function<void()>& call) {
     const auto fill = [&](char* buffer, const Contents& contents) {
       std::vector<char> data(extent_bytes(o, contents));
@@ -182,7 +183,9 @@ class Comparison {
     if (!o.in_place) fill(r.send, send_contents(o));
     fill(r.receive, receive_contents_before(o));
     check(cudaDeviceSynchronize(), "inputs");
-    barrier.arrive_and_wait();  // what follows may wait for kernels of ranks on the same GPU
+    // Every rank's inputs are there before any rank launches: cudaMemcpy and cudaDeviceSynchronize would wait for
+    // kernels of ranks on the same GPU, which would wait for this rank.
+    barrier.arrive_and_wait();
     call();
     check(cudaStreamSynchronize(r.stream), "the call that is checked");
     barrier.arrive_and_wait();
@@ -192,19 +195,20 @@ class Comparison {
     if (const std::size_t wrong = count_wrong(o, expected, got.data()); wrong != 0)
       stop(std::string(name(o.collective)) + " of " + std::to_string(o.bytes) + " bytes: " + std::to_string(wrong) +
            " elements are wrong on rank " + std::to_string(r.rank));
-    // What is timed is numbers again: a NaN takes its block of a wire format a shorter way.
+    // Restores ordinary numbers for the timed calls: a NaN makes a wire format encode its block on a shorter path.
     check(cudaMemset(r.send, 0x11, extent_bytes(o, send_contents(o))), "memset");
     check(cudaMemset(r.receive, 0x22, got.size()), "memset");
     check(cudaDeviceSynchronize(), "memset");
     barrier.arrive_and_wait();
   }
 
-  /// Microseconds of one call, of the slowest rank. `launch` enqueues `calls` of them.
+  /// Returns the time of one call on the slowest rank, in microseconds. `launch` enqueues `calls` calls.
   double time_us(Rank& r, std::barrier<>& barrier, int launches, int calls, const std::function<void()>& launch) {
     cudaEvent_t begin, end;
     check(cudaEventCreate(&begin), "event");
     check(cudaEventCreate(&end), "event");
-    barrier.arrive_and_wait();  // what makes and ends graphs may wait for kernels of ranks on the same GPU
+    // Creating and destroying graphs may wait for kernels of ranks on the same GPU, so all ranks are done with it here.
+    barrier.arrive_and_wait();
     launch();
     check(cudaStreamSynchronize(r.stream), "warm-up");
     barrier.arrive_and_wait();
@@ -240,7 +244,7 @@ class Comparison {
 
   Row measure(Rank& r, std::barrier<>& barrier, Collective c, std::size_t bytes) {
     const int calls = bytes <= (1 << 20) ? 20 : bytes <= (64 << 20) ? 5 : 2;
-    // A graph that still runs holds the GPU's context while it is launched again, and other ranks there out of it.
+    // Launching a graph while it still runs blocks the GPU's context, and with it other ranks on this GPU.
     const bool shared = settings_.ranks_per_gpu > 1;
     const int launches = shared ? 1 : bytes <= (1 << 20) ? 10 : 3;
     const Operation o = operation(r, c, bytes);
@@ -327,7 +331,7 @@ class Comparison {
   int nccl_version_ = 0;
   std::size_t min_bytes_ = 0, max_bytes_ = 0;
   DataType type_ = DataType::bfloat16;
-  WireFormat wire_ = WireFormat::off;  ///< of Strait's calls that can have one
+  WireFormat wire_ = WireFormat::off;  ///< for those of Strait's calls that can have a wire format
   std::shared_ptr<const Nccl> nccl_;
   std::vector<Rank> all_;
   std::vector<double> elapsed_;

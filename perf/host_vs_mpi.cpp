@@ -1,13 +1,14 @@
-// Strait against Open MPI: the same collectives, on the same buffers, in one run.
+// Compares Strait with Open MPI: the same collectives, on the same buffers, in one run.
 //
 //   mpirun -np 4 host_vs_mpi -b 1K -e 64M -f 2 --json results.json
 //
-// For each collective and size the two take turns in blocks of a few milliseconds: ours, theirs, theirs, ours, ... so
-// that neither always runs first and slow drifts of the machine hit both. A block is as many calls as fit into its
-// time, the same number for both, after a warm-up that both get. Between blocks stands an MPI barrier, and no operation
-// of one library is pending while the other runs. The time of a block is that of its slowest rank; the result of a size
-// is the median over its blocks. "Bytes" is the larger of a rank's two buffers, as in nccl-tests. Both libraries'
-// results are verified at each size, in values that every summation order gives exactly.
+// For each collective and size the two libraries take turns in blocks of a few milliseconds (ours, theirs, theirs,
+// ours, ...), so that neither always runs first, and slow drifts of the machine affect both. A block has as many calls
+// as fit into its time, the same number for both libraries, after a warm-up of both. There is an MPI barrier between
+// blocks, and no operation of one library is pending while the other runs. The time of a block is that of its slowest
+// rank; the result for a size is the median of its blocks. "Bytes" is the size of the larger of a rank's two buffers,
+// as in nccl-tests. The results of both libraries are verified at each size, with values for which every order of
+// summation is exact.
 #include <fmt/format.h>
 #include <mpi.h>
 #include <strait/mpi.h>
@@ -70,7 +71,7 @@ void check_mpi(int result, const char* what) {
   if (result != MPI_SUCCESS) stop(fmt::format("{} failed with code {}", what, result));
 }
 
-/// One of the two buffers: the same memory for both libraries.
+/// One of the two buffers. Both libraries use the same memory.
 class Buffer {
  public:
   Buffer(std::size_t bytes, bool strait_memory, straitComm_t comm) : comm_(comm), strait_memory_(strait_memory) {
@@ -104,11 +105,11 @@ class Buffer {
   float* data_ = nullptr;
 };
 
-/// One collective at one size: both libraries' calls, and what must come of either.
+/// One collective at one size: the calls of both libraries, and the verification of their results.
 struct Contest {
   Collective collective;
-  std::size_t bytes;  ///< of the larger buffer
-  std::size_t count;  ///< the call's count
+  std::size_t bytes;  ///< size of the larger buffer
+  std::size_t count;  ///< the count argument of the call
   float* send;
   float* receive;
   straitComm_t comm;
@@ -167,7 +168,7 @@ int Contest::mpi_result() const {
   }
 }
 
-/// Small whole numbers: their sums are exact in any order, so both libraries must give the same.
+/// Returns a small whole number. Sums of these are exact in any order, so both libraries must give the same results.
 float input(std::size_t rank, std::size_t index) {
   return static_cast<float>((rank * 31 + index * 7 + index / 1021) % 97);
 }
@@ -200,7 +201,7 @@ double slowest_rank(double us) {
   return slowest;
 }
 
-/// Time of one call in a block of `calls`, in microseconds, of the slowest rank.
+/// Measures a block of calls. Returns the time of one call on the slowest rank, in microseconds.
 template <class F>
 double time_block(int calls, F&& call) {
   check_mpi(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");
@@ -224,7 +225,8 @@ Line run(const Contest& contest, const Settings& settings) {
   contest.write_input();
   theirs();
   contest.verify("MPI");
-  // The same warm-up, then the same number of calls a block: as many as the slower one fits into its time.
+  // Both libraries have the same warm-up, and then the same number of calls per block: as many calls of the slower one
+  // as fit.
   const double slower_us = std::max(time_block(warm_up_calls, ours), time_block(warm_up_calls, theirs));
   const int calls = std::clamp(static_cast<int>(settings.block_us / slower_us), 1, most_calls);
   std::vector<double> ours_us, theirs_us;

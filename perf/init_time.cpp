@@ -1,5 +1,6 @@
-// How long communicators of GPU ranks take to make, and how much of a GPU's memory they keep: a process a GPU, with its
-// CUDA context there before the clock starts, each try in processes of its own. Strait and NCCL in turn.
+// Measures how long it takes to make communicators of GPU ranks, and how much GPU memory they keep. There is a process
+// for each GPU, whose CUDA context exists before the clock starts; each try has processes of its own. Strait and NCCL
+// take turns.
 #include <cuda_runtime.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -39,21 +40,21 @@ struct Settings {
   int tries = 5;
 };
 
-/// What one process measures of a communicator.
+/// The times that one process measures for a communicator.
 struct Times {
   double init_ms;        ///< until the communicator is made
-  double first_call_ms;  ///< and from there to the end of its first all-reduce, of one element
+  double first_call_ms;  ///< from then until its first all-reduce, of one element, has ended
 };
 struct Measured {
-  Times first, second;        ///< the process's first communicator, and another one beside it
-  double first_mb, large_mb;  ///< of GPU memory, after the first call, and after one of 64 MB
+  Times first, second;        ///< of the process's first communicator, and of another one beside it
+  double first_mb, large_mb;  ///< GPU memory in use after the first call, and after one of 64 MB
   int nccl_version, driver, runtime;
   char gpu[64];
   char error[512];
   bool done;
 };
 
-/// What the processes of a try share.
+/// Memory that the processes of a try share.
 struct Shared {
   std::atomic<int> arrived{0};
   std::atomic<bool> failed{false};
@@ -66,13 +67,13 @@ double ms_since(Clock::time_point began) {
   return std::chrono::duration<double, std::milli>(Clock::now() - began).count();
 }
 
-/// One of the two libraries, in one process.
+/// One of the two libraries, as one process uses it.
 class Library {
  public:
   virtual ~Library() = default;
   virtual Status make_id(Shared& shared) = 0;
   virtual Status join(const Shared& shared, int ranks, int rank) = 0;
-  /// The sum of floats, on the communicator that was joined last.
+  /// Enqueues a sum of floats, in place, on the communicator joined last.
   virtual Status all_reduce(void* data, std::size_t count, cudaStream_t stream) = 0;
   virtual int version() const { return 0; }
 };
@@ -132,7 +133,7 @@ Status check(cudaError_t result, const char* what) {
   return fail(Code::cuda_error, std::string(what) + ": " + cudaGetErrorString(result));
 }
 
-/// One process of a try.
+/// One process of a try, which is one rank.
 class Process {
  public:
   Process(Shared& shared, int ranks, int rank)
@@ -159,7 +160,7 @@ class Process {
     measured_.first_mb = after_mb - before_mb;
     measured_.large_mb = large_mb - before_mb;
     STRAIT_ASSIGN(measured_.second, make(*library));
-    return meet();  // nobody destroys what a peer still uses
+    return meet();  // no rank destroys what a peer still uses
   }
 
  private:
@@ -188,7 +189,7 @@ class Process {
     return Times{init_ms, ms_since(began) - init_ms};
   }
 
-  /// Until every process is here.
+  /// Waits until every process has called this.
   Status meet() {
     const int all = (shared_.arrived.fetch_add(1) / ranks_ + 1) * ranks_;
     while (shared_.arrived.load() < all) {
@@ -216,7 +217,7 @@ class Process {
   std::exit(1);
 }
 
-/// A process that has used CUDA must not fork: children do all that needs it.
+/// Runs `body` in a child process. A process that has used CUDA must not fork, so all use of CUDA is in children.
 pid_t start(const std::function<int()>& body) {
   std::fflush(nullptr);
   const pid_t child = fork();
@@ -235,7 +236,8 @@ int count_gpus() {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 }
 
-/// Waits for a child for two minutes at most.
+/// Waits for a child, for at most two minutes, and kills it if it has not ended. Returns whether it ended with status
+/// 0.
 bool ended_well(pid_t child) {
   for (const auto began = Clock::now(); Clock::now() - began < std::chrono::minutes(2);) {
     int status = 0;
@@ -280,7 +282,7 @@ std::vector<Measured> run_try(int ranks, const std::string& baseline_path) {
   return all;
 }
 
-/// Of the slowest rank, and of the one that takes most.
+/// The longest times, and the largest amounts of memory, among all ranks of a try.
 struct Try {
   Times first{}, second{};
   double first_total_ms = 0, second_total_ms = 0, first_mb = 0, large_mb = 0;
@@ -332,7 +334,7 @@ int run(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   const int gpus = s.gpus > 0 ? s.gpus : std::min(count_gpus(), max_ranks);
   if (gpus == 0) stop("no GPU here");
-  setenv("NCCL_NVLS_ENABLE", "0", 0);  // multicast only where it was asked for
+  setenv("NCCL_NVLS_ENABLE", "0", 0);  // NVLink multicast only if the user enables it
   std::vector<Try> strait_tries, nccl_tries;
   Measured about{};
   int nccl_version = 0;

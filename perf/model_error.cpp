@@ -1,18 +1,21 @@
-// The clock against reality: for every plan that the catalogue has on host ranks, the time that the clock predicts from
-// this machine's calibration beside the measured one, and whether the plan that selection takes is the best.
+// Compares the clock with reality: for every plan that the catalogue has for host ranks, the time that the clock
+// predicts from this machine's calibration and the measured time, and whether the plan that selection chooses is the
+// best one.
 //
 //   strait doctor --calibrate && strait doctor --plans && model_error --json results.json
 //
-// Ranks are threads, or with STRAIT_TRANSPORT=shm threads that treat one another as processes. Each call asks for its
-// algorithm through the public interface, and all plans of a call take turns and are compared window by window
-// (tools/doctor/time_plans.hpp), in the time in which the machine was in the state in which it was calibrated. The
-// first half of the time and the second are two measurements; the
-// spread of a plan is how much they differ. A choice is within the spread if it is no slower than the best plan by more
-// than the ratio of the two differs between the halves, and than either's own spread: what slows all plans alike
-// excuses nothing. Sizes are those of the larger buffer. Sums are of int32, for which every plan may be chosen; the
-// choice is judged among all plans, and among those that add in rank order (the choice for floats). Two predictions are
-// compared: by the rates alone, and, as selection has it, with what `strait doctor --plans` found of plans one by one
-// (the same where it never ran).
+// Ranks are threads. With STRAIT_TRANSPORT=shm they treat one another as processes. Each call requests its algorithm
+// through the public interface. All plans of a call take turns and are compared window by window
+// (tools/doctor/time_plans.hpp), only while the machine is in the state in which it was calibrated. The first and the
+// second half of the time are two measurements; the spread of a plan is how much they differ. A choice counts as within
+// the spread if it is slower than the best plan by no more than 5%, or by no more than both of these: how much the
+// ratio of the two plans differs between the halves, and the larger of the two plans' own spreads. What slows all plans
+// alike excuses nothing.
+//
+// Sizes are those of the larger buffer. Sums are of int32, for which every plan may be chosen. The choice is judged
+// among all plans, and among those that add in rank order (the choice for floats). There are two predictions: by the
+// rates alone, and as selection makes it, with the ratios of single plans that `strait doctor --plans` measured (the
+// same if it has never run).
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -52,7 +55,7 @@ T good(Result<T> result) {
   return std::move(*result);
 }
 
-/// What is asked, and what is known of this machine.
+/// What is to be measured, and the known rates of this machine.
 struct Wish {
   std::string transport = "loopback";
   std::vector<std::uint32_t> rank_counts{2, 4};
@@ -98,13 +101,13 @@ double quantile(std::vector<double> values, double share) {
   return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
 }
 
-/// The choice of selection among some plans for one collective, number of ranks and size.
+/// The choice of selection among some plans, for one collective, number of ranks and size.
 struct Verdict {
   const Row* chosen = nullptr;
   const Row* best = nullptr;
   double slower() const { return chosen->measured_us() / best->measured_us() - 1; }
   double slower(std::size_t half) const { return chosen->measured_us(half) / best->measured_us(half) - 1; }
-  /// By how much the comparison differs between the halves.
+  /// Returns by how much the comparison differs between the halves, but at most the larger spread of the two plans.
   double spread() const {
     const auto [less, more] = std::minmax({1 + slower(0), 1 + slower(1)});
     return std::min(more / less - 1, std::max(chosen->spread(), best->spread()));

@@ -15,8 +15,8 @@
 #include "perf/provenance.hpp"
 #include "plan/request.hpp"
 
-/// Runs all-reduce plans on the GPUs of this machine: checks every bit against a plain loop on the CPU, then times each
-/// plan, protocol, number of blocks, size and type. One process, one thread.
+/// Runs all-reduce plans on the GPUs of this machine. Compares every bit with the result of a plain loop on the CPU,
+/// and then times each plan, protocol, number of blocks, size and type. One process with one thread.
 namespace strait::perf {
 namespace {
 
@@ -53,7 +53,7 @@ struct Row {
   double best_us() const { return times.graph_us > 0 ? std::min(times.graph_us, times.eager_us) : times.eager_us; }
 };
 
-/// What nccl-tests calls busbw.
+/// Returns the bandwidth that nccl-tests calls busbw, in GB/s.
 double bus_gbps(const Row& row, std::size_t ranks) {
   const double n = static_cast<double>(ranks);
   return static_cast<double>(row.bytes) / row.best_us() / 1000 * 2 * (n - 1) / n;
@@ -165,11 +165,11 @@ class Sweep {
   }
 
   struct Place {
-    std::size_t input_offset = 0, output_offset = 0;  ///< bytes
+    std::size_t input_offset = 0, output_offset = 0;  ///< in bytes
     bool in_place = false;
   };
 
-  /// Puts one all-reduce on all streams.
+  /// Returns a function that enqueues one all-reduce on all streams.
   template <DataType type>
   Enqueue operation(Group& group, std::size_t count, std::uint32_t blocks, const Place& place) {
     std::vector<cuda::RankBuffers> buffers;
@@ -211,7 +211,7 @@ class Sweep {
       return ranks_->differences<std::uint16_t>(count, place.input_offset, place.output_offset);
   }
 
-  /// Odd counts and unaligned buffers, many calls back to back.
+  /// Checks odd counts and unaligned buffers, with several calls back to back.
   template <DataType type>
   Status check_corners(Row& row, Group& group, Group& in_place) {
     constexpr std::size_t element = size_bytes(type);
@@ -244,7 +244,7 @@ class Sweep {
   template <DataType type>
   Status run_baseline() {
     if (!baseline_) {
-      setenv("NCCL_NVLS_ENABLE", "0", 0);  // multicast only where it was asked for
+      setenv("NCCL_NVLS_ENABLE", "0", 0);  // NVLink multicast only if the user enables it
       STRAIT_ASSIGN(baseline_, Nccl::load(settings_.baseline_path));
       STRAIT_ASSIGN(baseline_comms_, baseline_->join_all(devices_));
     }
@@ -366,13 +366,13 @@ int run(int argc, char** argv) {
   app.add_option("--json", s.json_path, "file for all rows");
   app.add_option("--baseline", s.baseline_path, "path of a libnccl.so.2 to compare with");
   CLI11_PARSE(app, argc, argv);
-  // A kernel that loads at its first launch would wait for kernels that wait for it.
+  // With lazy loading, the first launch of a kernel would wait for running kernels, which wait for that kernel.
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   Sweep sweep(std::move(s));
   if (const Status status = sweep.run(); !status) {
     std::fprintf(stderr, "plan_on_gpu: %s\n", status.error().message.c_str());
     std::fflush(stdout);
-    std::_Exit(2);  // a GPU may still be busy
+    std::_Exit(2);  // skips destructors, because a GPU may still be busy
   }
   return sweep.all_right() ? 0 : 1;
 }

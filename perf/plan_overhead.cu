@@ -1,6 +1,7 @@
-// What it costs to interpret a plan instead of compiling it: the executor of src/executor/plan_on_gpu, which runs any
-// plan of the catalogue, against the specialised kernel of the same plan, through the public interface. One process,
-// one thread, in turn, on the same buffers and streams; every result of both is compared bit by bit.
+// Measures what it costs to interpret a plan instead of compiling it. Compares the executor of
+// src/executor/plan_on_gpu, which runs any plan of the catalogue, with the specialised kernel of the same plan, which
+// runs through the public interface. One process with one thread runs both in turn, on the same buffers and streams.
+// Results of both are compared bit by bit.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -43,14 +44,15 @@ struct Settings {
   std::string json_path;
 };
 
-/// A plan and what it is asked to do.
+/// A plan and the collective that it carries out.
 struct Subject {
   std::string plan;
   Collective collective;
 };
-constexpr std::size_t packets_up_to_bytes = 1 << 20;  ///< beyond they only waste time
+/// Packets are not tried for larger calls, where they only waste time.
+constexpr std::size_t packets_up_to_bytes = 1 << 20;
 
-/// One of the ways in which the interpreter can run a plan.
+/// One configuration in which the interpreter can run a plan.
 struct Way {
   Protocol protocol = Protocol::simple;
   std::uint32_t blocks = 1;
@@ -69,7 +71,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// The median of each kind of time.
+/// Returns the median of each kind of time.
 Times median(const std::vector<Times>& all) {
   std::vector<double> eager, graph;
   for (const Times& times : all) {
@@ -131,7 +133,7 @@ class Comparison {
     return ranks > 2 ? join("two_hop") : Status();
   }
 
-  /// Communicators that are forced to an algorithm where there is a choice.
+  /// Creates communicators that are forced to use an algorithm wherever they have a choice.
   Status join(const std::string& algorithm) {
     setenv("STRAIT_ALGORITHM", algorithm.c_str(), 1);
     std::vector<straitComm_t>& comms = comms_[algorithm];
@@ -143,7 +145,7 @@ class Comparison {
       straitConfig_t config = STRAIT_CONFIG_INITIALIZER;
       config.device = devices_[rank];
       config.timeout_ms = 20'000;
-      // All ranks of a GPU must run at the same time.
+      // All ranks of a GPU must run at the same time, so they share its SMs.
       if (sharers_ > 1) config.max_sms = static_cast<int>(std::min(blocks_limit_, 64u));
       STRAIT_TRY(checked(
           straitCommInitRank(&comms[rank], static_cast<int>(devices_.size()), &id, static_cast<int>(rank), &config),
@@ -196,7 +198,7 @@ class Comparison {
     };
   }
 
-  /// Makes a call and looks at every output.
+  /// Makes a call and checks every output. Adds the number of wrong elements to `wrong`.
   Status check(const Subject& subject, std::size_t bytes, const Enqueue& enqueue, unsigned long long& wrong) {
     STRAIT_TRY(enqueue());
     STRAIT_ASSIGN(const auto found, ranks_.check(operation(subject, bytes, 0)));
@@ -239,7 +241,7 @@ class Comparison {
     return {};
   }
 
-  /// The protocol and the number of blocks that are fastest.
+  /// Finds the fastest protocol and number of blocks for the interpreter.
   Status choose_way(const std::map<Protocol, std::unique_ptr<Group>>& groups, Row& row) {
     double best_us = 0;
     PlanRequest request;
@@ -327,7 +329,7 @@ class Comparison {
   std::vector<int> devices_;
   std::uint32_t blocks_limit_ = 1;
   CheckedRanks ranks_;
-  std::map<std::string, std::vector<straitComm_t>> comms_;  ///< by forced algorithm
+  std::map<std::string, std::vector<straitComm_t>> comms_;  ///< by the algorithm that is forced
   std::vector<Row> rows_;
 };
 
@@ -347,14 +349,14 @@ int run(int argc, char** argv) {
   app.add_option("--limit", s.limit_s, "seconds after which what remains is skipped");
   app.add_option("--json", s.json_path, "file for all rows");
   CLI11_PARSE(app, argc, argv);
-  // A kernel that loads at its first launch would wait for kernels that wait for it.
+  // With lazy loading, the first launch of a kernel would wait for running kernels, which wait for that kernel.
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   Comparison comparison(std::move(s));
   if (const Status status = comparison.run(); !status) {
     std::fflush(stdout);
     std::fprintf(stderr, "plan_overhead: %s\n", status.error().message.c_str());
-    std::_Exit(2);  // a GPU may still be busy
+    std::_Exit(2);  // skips destructors, because a GPU may still be busy
   }
   return comparison.all_right() ? 0 : 1;
 }

@@ -1,5 +1,5 @@
-/// How fast the CPU reduces: bytes read and written per second, by type, operation, number of sources and instruction
-/// set. Sizes within the first-level cache show the instructions, large ones the memory.
+/// Measures how fast the CPU reduces, in bytes read and written per second, by type, operation, number of sources and
+/// instruction set. Sizes within the first-level cache show the speed of the instructions, large sizes that of memory.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -12,7 +12,7 @@ namespace {
 
 using namespace strait;
 
-/// Memory that no two benchmarks share, at the same offset from a cache line.
+/// Returns buffers that no other benchmark uses, all at the same offset from a cache line.
 std::vector<std::vector<float>> make_buffers(std::size_t buffers, std::size_t size_bytes) {
   return {buffers, std::vector<float>(size_bytes / sizeof(float), 1.0F)};
 }

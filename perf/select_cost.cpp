@@ -1,4 +1,4 @@
-// What selection costs: a choice that was made before, the first choice of a communicator, and one for 4096 ranks.
+// Measures the cost of selection: of a choice made before, of a communicator's first choice, and of one for 4096 ranks.
 //
 //   select_cost --benchmark_out=results.json --benchmark_out_format=json
 #include <benchmark/benchmark.h>
@@ -21,7 +21,7 @@ void stop_on(benchmark::State& state, const Result<const Choice*>& choice) {
   if (!choice) state.SkipWithError(choice.error().message.c_str());
 }
 
-/// The same call again and again.
+/// Repeats the same call.
 void repeated(benchmark::State& state) {
   Selector selector = selector_for(16);
   const SelectQuery query{.count = 1 << 20};
@@ -30,7 +30,7 @@ void repeated(benchmark::State& state) {
 }
 BENCHMARK(repeated);
 
-/// A step of a training loop: so many calls that differ, in turn.
+/// Makes different calls in turn, like a step of a training loop. The argument is their number.
 void in_turn(benchmark::State& state) {
   Selector selector = selector_for(16);
   std::vector<SelectQuery> queries(static_cast<std::size_t>(state.range(0)));
@@ -46,7 +46,7 @@ void in_turn(benchmark::State& state) {
 }
 BENCHMARK(in_turn)->Arg(2)->Arg(100);
 
-/// The first call of its kind: ranks, bytes of float32.
+/// Makes the first call of its kind. Arguments: number of ranks, bytes of float32.
 void first(benchmark::State& state) {
   const SelectQuery query{.count = static_cast<std::size_t>(state.range(1)) / 4};
   for (auto _ : state) {
@@ -70,7 +70,8 @@ LevelModel hosts_of_eight(std::uint32_t hosts) {
   return machine;
 }
 
-/// 512 hosts of 8 H800, rates assumed: collective, bytes of int32 (all algorithms may be chosen).
+/// Chooses for 512 hosts of 8 H800, whose rates are assumptions. Arguments: collective, bytes of int32 (for which all
+/// algorithms may be chosen).
 void of_4096_ranks(benchmark::State& state) {
   constexpr std::uint32_t hosts = 512;
   const LevelModel machine = hosts_of_eight(hosts);

@@ -1,5 +1,6 @@
-// What the wire formats lose, on data of three kinds: one quantisation, and the two hops of an all-reduce of 2, 4 and 8
-// ranks. Everything is computed here with the library's codec; no ranks run. The same numbers on every machine.
+// Measures what the wire formats lose on three kinds of data: in a single quantisation, and in the two hops of an
+// all-reduce of 2, 4 and 8 ranks. Everything is computed here with the library's codec, without ranks. The numbers are
+// the same on every machine.
 //
 //   wire_error --json perf/results/wire_error.json
 #include <fmt/core.h>
@@ -23,7 +24,7 @@ namespace {
 using Values = std::vector<float>;
 
 constexpr WireFormat formats[] = {WireFormat::int8, WireFormat::fp8, WireFormat::int4};
-constexpr int rank_counts[] = {1, 2, 4, 8};  // 1: one quantisation
+constexpr int rank_counts[] = {1, 2, 4, 8};  // 1: a single quantisation
 
 struct Distribution {
   const char* name;
@@ -60,12 +61,12 @@ constexpr Distribution distributions[] = {
 };
 
 struct Loss {
-  double relative_rms = 0;      ///< root mean square of the error over that of the exact values
-  double largest = 0;           ///< the largest error over the root mean square of the exact values
-  double largest_of_bound = 0;  ///< the largest share that an error takes of its bound
+  double relative_rms = 0;      ///< root mean square of the error, divided by that of the exact values
+  double largest = 0;           ///< largest error, divided by the root mean square of the exact values
+  double largest_of_bound = 0;  ///< largest ratio of an error to its bound
 };
 
-/// One contribution or result on the wire; `bounds` grows by what it may lose.
+/// Encodes and decodes one contribution or result. Adds to `bounds` the error bounds of docs/wire-formats.md.
 Values through_wire(WireFormat format, const Values& values, std::vector<double>& bounds) {
   const std::size_t blocks = wire::blocks_of(values.size());
   std::vector<std::byte> memory(encoded_bytes(format, blocks));

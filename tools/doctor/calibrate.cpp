@@ -34,14 +34,16 @@ void print_table(const Rates& rates, std::span<const RateFieldOf<Rates>> fields)
                  field.unit, field.meaning);
 }
 
-/// What depends on where the cores are that a virtual machine has at the moment: next to one another, or not.
+/// Returns whether a rate depends on where the cores of a virtual machine are at the moment: next to one another or
+/// not.
 bool is_between_cores(const RateField& field) {
   constexpr std::array<std::string_view, 4> names{"latency_us", "fetch_gbps", "replace_gbps", "replace_beside_gbps"};
   return std::find(names.begin(), names.end(), field.name) != names.end();
 }
 
-/// Of each rate the median of a few rounds: what disturbs one of them does not count. Rates between cores must be of
-/// one place of the cores: the second best of each is of the nearest that they are in for some of the time.
+/// Takes the median of each rate over a few rounds, so that a disturbance of one round does not matter. Rates between
+/// cores must all be for the same placement of the cores, so the second best of each is taken: it belongs to the
+/// nearest placement that the cores have for some of the time.
 Result<HostRates> measure_host() {
   constexpr std::size_t rounds = 5;
   std::vector<HostRates> measured;
@@ -64,7 +66,7 @@ Status keep(const std::string& path, const std::function<void(Calibration&)>& ch
   return update_calibration(path, machine_fingerprint(), change);
 }
 
-/// GPUs' rates are kept apart from the host's: where they cannot be measured, those are still worth keeping.
+/// Rates of GPUs are saved separately from those of the host, which are worth keeping even if GPUs cannot be measured.
 Status calibrate_gpus(const std::string& path) {
   STRAIT_ASSIGN(const Topology topology, detect());
   const auto links = measure_links(topology, "copy engine, " + tools::utc_now());
@@ -92,13 +94,13 @@ Status measure_and_keep(const std::string& path) {
   print_table(host, rate_fields());
   STRAIT_TRY(keep(path, [&](Calibration& calibration) {
     calibration.host = host;
-    calibration.plans.clear();  // they were measured beside other rates
+    calibration.plans.clear();  // they are relative to the previous rates
     calibration.time = tools::utc_now();
   }));
   return calibrate_gpus(path);
 }
 
-/// Ranks that a launcher has bound to few cores would measure those.
+/// Warns if a launcher has bound this process to a few cores, because only those would be measured.
 void warn_if_bound() {
   const auto usable = static_cast<long>(usable_cores().size());
   const long online = ::sysconf(_SC_NPROCESSORS_ONLN);

@@ -9,16 +9,17 @@
 
 namespace strait::doctor {
 
-/// What GPUs' links were found to give.
+/// The measured rates of the GPUs' links.
 struct MeasuredLinks {
   std::string machine;  ///< topology_fingerprint()
   std::vector<LinkRate> rates;
 };
-/// Some seconds. Code::unsupported: there is no GPU, or no driver. `topology` as detected, without earlier rates.
+/// Measures for a few seconds. `topology` must be as detected, without rates measured earlier. `origin` says how and
+/// when the rates were measured. Returns Code::unsupported if there is no GPU or no driver.
 Result<MeasuredLinks> measure_links(const Topology& topology, const std::string& origin,
                                     const std::string& library = "libcuda.so.1");
 
-/// Each rate beside what the topology assumes.
+/// Lists each measured rate beside the one that the topology assumes.
 std::string links_text(const Topology& topology, const MeasuredLinks& links);
 
 }  // namespace strait::doctor

@@ -16,7 +16,7 @@
 namespace strait::doctor {
 namespace {
 
-constexpr double least_ratio = 0.02, most_ratio = 50;  // what the file may hold
+constexpr double least_ratio = 0.02, most_ratio = 50;  // limits of the calibration file
 const std::vector<std::size_t> usual_sizes_bytes{1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20, 32 << 20};
 
 std::vector<std::uint32_t> usual_rank_counts() {
@@ -60,7 +60,7 @@ Status measure(const std::string& path, const std::string& transport, const std:
 Status measure_all(const std::string& wanted_path, const std::vector<std::uint32_t>& rank_counts,
                    const std::vector<std::size_t>& sizes_bytes) {
   STRAIT_ASSIGN(const std::string path, calibration_file(wanted_path));
-  STRAIT_TRY(load_calibration(path, machine_fingerprint()));  // before anything is made for it
+  STRAIT_TRY(load_calibration(path, machine_fingerprint()));  // fails before any file is created
   STRAIT_ASSIGN(const Turn turn, take_turn(path));
   STRAIT_ASSIGN(const Calibration calibration, load_calibration(path, machine_fingerprint()));
   const double began_us = now_us();

@@ -7,10 +7,11 @@
 
 namespace strait::doctor {
 
-/// Measures every plan of host ranks, over loopback and shm, and keeps beside the calibrated rates how much longer each
-/// takes than those predict: from then on selection knows both. What is known of other sizes and numbers of ranks
-/// stays. `rank_counts` empty: 2, 4, and a rank a core (up to 16). `sizes_bytes` empty: six from 1 KB to 32 MB. `path`
-/// as in calibrate(). The exit code: 0, or 2 if nothing could be saved.
+/// Measures every plan of host ranks over loopback and shm, and saves how much longer each takes than the calibrated
+/// rates predict. From then on selection uses both. Ratios measured earlier for other sizes and numbers of ranks are
+/// kept. If `rank_counts` is empty, it is 2, 4, and the number of cores (at most 16). If `sizes_bytes` is empty, there
+/// are six sizes from 1 KB to 32 MB. `path` is as in calibrate(). Returns the exit code: 0, or 2 if measuring or saving
+/// failed.
 int calibrate_plans(const std::string& path, std::vector<std::uint32_t> rank_counts,
                     std::vector<std::size_t> sizes_bytes);
 

@@ -5,7 +5,7 @@
 namespace strait::doctor {
 namespace {
 
-/// The slowest kind of path between two GPUs of a host; nvlink where there are none.
+/// Returns the slowest kind of path between two GPUs of a host; nvlink if there are no two.
 PathKind slowest_path(const Topology& topology) {
   PathKind slowest = PathKind::nvlink;
   for (const DeviceId from : topology.all(DeviceKind::gpu))

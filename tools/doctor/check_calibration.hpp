@@ -6,8 +6,8 @@
 
 namespace strait::doctor {
 
-/// Whether what GPUs that NVLink does not join give together has been measured: communicators go by it. Nothing where
-/// there are no two such GPUs.
+/// Checks whether the rates that GPUs have together were measured, if NVLink does not join all of them: communicators
+/// depend on these rates. Returns no findings if there are no two such GPUs.
 Findings check_calibration(const Topology& topology, const KnownRates& known);
 
 }  // namespace strait::doctor

@@ -1,4 +1,4 @@
-// What hangs on PCIe and the network, and what the kernel has logged about it.
+// Checks of PCIe devices, network interfaces, and what the kernel has logged about them.
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -38,7 +38,7 @@ Finding link_finding(const std::string& kind, const std::string& address, const 
   const std::string now = fmt::format("{} {} runs at {:g} GT/s x{}", kind, address, speed, width);
   const double share = speed * static_cast<double>(width) / (most_speed * static_cast<double>(most_width));
   if (share >= 0.99) return {Severity::ok, "pcie_link", now, "", ""};
-  // Idle GPUs lower the speed of their link to save power; the width never.
+  // Idle GPUs lower the speed of their link to save power, but never its width.
   const bool may_be_idle = kind == "GPU" && width == most_width;
   return {may_be_idle || kind == "disk" ? Severity::note : Severity::warning, "pcie_link",
           now + fmt::format(", and could at {:g} GT/s x{}{}", most_speed, most_width,
@@ -48,8 +48,9 @@ Finding link_finding(const std::string& kind, const std::string& address, const 
                       : "seat it anew, use a wider slot, shorter risers, or set the slot's generation in the BIOS"};
 }
 
-/// Peer traffic between devices below one switch goes up to the root complex where ACS redirects it. sysfs has no word
-/// on ACS but for what the capability in the configuration space says, which only root can read.
+/// Returns whether ACS of a bridge redirects peer-to-peer requests or completions, so that traffic between devices
+/// below one switch goes up to the root complex. The only source is the ACS capability in the PCIe configuration space,
+/// of which sysfs shows that part only to root.
 bool redirects(const SysDirectory& device) {
   const std::string config = device.text("config");
   const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(config[at]); };
@@ -111,7 +112,7 @@ Findings check_network(const Machine& machine) {
   const SysDirectory interfaces(machine.root + "/sys/class/net");
   for (const std::string& name : interfaces.names()) {
     const SysDirectory interface = interfaces.sub(name);
-    if (!interface.sub("device").exists()) continue;  // loopback, bridges, virtual pairs
+    if (!interface.sub("device").exists()) continue;  // skips loopback, bridges and virtual pairs
     const std::string state = interface.line("operstate");
     const auto speed = interface.number("speed").value_or(-1);
     if (state == "down")

@@ -1,4 +1,4 @@
-// What the driver says of the GPUs' health, through NVML where it is installed.
+// Checks of the GPUs' health, as the driver reports it through NVML, if that is installed.
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 namespace strait::doctor {
 namespace {
 
-// From NVIDIA's NVML documentation; only what is asked here. All of it is ABI: stable since R450.
+// From NVIDIA's NVML documentation, limited to what is used here. All of this is part of the ABI, stable since R450.
 using NvmlReturn = int;
 using NvmlDevice = struct NvmlDeviceHandle*;
 constexpr NvmlReturn nvml_success = 0;
@@ -45,7 +45,7 @@ class Nvml {
   bool is_installed() const { return library_ != nullptr; }
   NvmlReturn status() const { return status_; }
 
-  /// Whether NVML has the function and it succeeds.
+  /// Calls an NVML function. Returns whether NVML has it and it succeeded.
   template <class... Arguments>
   bool ask(const char* symbol, Arguments... arguments) const {
     const auto found = function<NvmlReturn(Arguments...)>(symbol);
@@ -82,7 +82,8 @@ void check_heat(const Nvml& nvml, NvmlDevice device, const std::string& gpu, Fin
                      "all ranks wait for the slowest GPU", "better airflow or power supply, a lower power limit"});
 }
 
-/// Links correct CRC errors by themselves and healthy ones count hundreds; a replay or a recovery stops traffic.
+/// NVLinks correct CRC errors by themselves, and healthy links count hundreds of them. A replay or a recovery stops the
+/// traffic of the link.
 void check_nvlinks(const Nvml& nvml, NvmlDevice device, const std::string& gpu, Findings& found) {
   for (std::size_t kind = 0; kind < nvlink_errors.size(); ++kind) {
     unsigned long long total = 0;

@@ -1,4 +1,4 @@
-// The processor, the memory and the limits of this process.
+// Checks of the processor, the memory and the limits of this process.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t mib = std::uint64_t{1} << 20;
 
-/// The chosen one of "always [madvise] never".
+/// Returns the selected word of a line such as "always [madvise] never".
 std::string bracketed(const std::string& line) {
   const auto open = line.find('[');
   const auto close = line.find(']', open);
@@ -21,7 +21,7 @@ std::string bracketed(const std::string& line) {
 
 Finding fine(std::string check, std::string what) { return {Severity::ok, std::move(check), std::move(what), "", ""}; }
 
-/// Cores' worth of time that one control group allows; 0: no limit, or unknown.
+/// Returns how many cores' worth of time a control group allows; 0: unlimited or unknown.
 double quota_cores(const SysDirectory& group) {
   std::istringstream both(group.line("cpu.max"));  // version 2: "200000 100000" or "max 100000"
   double quota = 0, period = 0;
@@ -33,7 +33,7 @@ double quota_cores(const SysDirectory& group) {
   return 0;
 }
 
-/// The least that this process's group, or one above it, allows.
+/// Returns the lowest limit of this process's control group and the groups above it; 0: none.
 double quota_cores(const Machine& machine) {
   double least = 0;
   const auto look = [&](const std::string& folder) {
@@ -41,7 +41,7 @@ double quota_cores(const Machine& machine) {
     if (cores > 0 && (least == 0 || cores < least)) least = cores;
   };
   const std::string tree = "/sys/fs/cgroup", old_tree = tree + "/cpu";
-  for (const std::string& top : {tree, old_tree}) look(top);  // within a container this may be all that is told
+  for (const std::string& top : {tree, old_tree}) look(top);  // in a container these may be the only visible groups
   std::istringstream groups(SysDirectory(machine.root + "/proc/self").text("cgroup"));
   for (std::string line; std::getline(groups, line);) {  // "0::/jobs/mine"; version 1: "4:cpuacct,cpu:/jobs/mine"
     const auto first = line.find(':'), second = line.find(':', first + 1);
@@ -61,7 +61,7 @@ Findings check_processor(const Machine& machine) {
   const SysDirectory cpus(machine.root + "/sys/devices/system/cpu");
   const std::string governor = cpus.sub("cpu0/cpufreq").line("scaling_governor");
   if (governor == "powersave" || governor == "conservative") {
-    // Drivers with hardware-managed speed call their usual setting powersave too.
+    // Drivers of processors that manage their speed in hardware also call their normal setting powersave.
     const std::string driver = cpus.sub("cpu0/cpufreq").line("scaling_driver");
     const bool managed = driver.starts_with("intel_pstate") || driver.starts_with("amd-pstate-epp");
     found.push_back({managed ? Severity::note : Severity::warning, "cpu_governor",

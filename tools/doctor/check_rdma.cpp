@@ -1,4 +1,4 @@
-// Whether programs can use the cards that the kernel drives for RDMA: libibverbs, and the addresses of their ports.
+// Checks whether programs can use the RDMA devices that the kernel drives: libibverbs, and the GIDs of their ports.
 #include <fmt/format.h>
 
 #include "doctor/checks.hpp"
@@ -28,7 +28,7 @@ Finding gid_finding(const std::string& name, const SurveyedPort& port) {
 
 Findings check_rdma(const Machine& machine) {
   const auto adapters = SysDirectory(machine.root + "/sys/class/infiniband").names();
-  if (adapters.empty()) return {};  // nobody misses verbs
+  if (adapters.empty()) return {};  // without RDMA devices libibverbs is not needed
   const VerbsSurvey verbs = survey_verbs(machine.verbs_library);
   Findings found;
   for (const std::string& note : verbs.notes)

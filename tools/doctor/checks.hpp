@@ -7,23 +7,23 @@
 
 namespace strait::doctor {
 
-/// Where the checks look. Tests give a made-up tree and made-up limits.
+/// What the checks examine. Tests pass a made-up directory tree and made-up limits.
 struct Machine {
-  std::string root;  ///< before /proc and /sys; "" on a live machine
+  std::string root;  ///< prefix of /proc and /sys; "" on a live machine
   std::uint64_t memlock_bytes = 0;
   std::uint64_t open_files = 0;
-  std::uint64_t shm_bytes = 0;  ///< size of /dev/shm; 0: there is none
+  std::uint64_t shm_bytes = 0;  ///< size of /dev/shm; 0: it does not exist
   bool has_memfd = true;
   std::uint32_t usable_cores = 1;
   std::string kernel_log;
-  std::string kernel_log_problem;  ///< why it could not be read
+  std::string kernel_log_problem;  ///< why the kernel log could not be read; "" if it could
   std::string nvml_library = "libnvidia-ml.so.1";
   std::string verbs_library = "libibverbs.so.1";
 };
-/// This machine, as this process sees it.
+/// Describes this machine as this process sees it.
 Machine this_machine();
 
-/// Everything that the light check looks at. Reads; changes nothing.
+/// Runs all checks that neither put load on the machine nor change anything.
 Findings check_all(const Machine& machine);
 
 Findings check_pcie(const Machine& machine);

@@ -14,17 +14,17 @@
 namespace strait::doctor {
 namespace {
 
-constexpr std::size_t count = 1 << 20;  // elements of a collective
+constexpr std::size_t count = 1 << 20;  // number of elements of a collective
 constexpr int rounds = 40;
 
 struct Report {
   std::mutex mutex;
   std::string failure;
   std::atomic<std::uint64_t> wrong{0};
-  std::vector<double> own_us;  ///< by rank: its own work without waiting
+  std::vector<double> own_us;  ///< by rank: time of its own work, which waits for nobody
 };
 
-/// A rank's own work, which depends on nobody: what a slow core, or one that others use, shows in.
+/// Does work that depends on no other rank, and returns its time. It shows cores that are slow or that others use.
 double work_us(std::vector<float>& values, int rank, int round) {
   const double began = now_us();
   for (std::size_t i = 0; i < count; ++i)
@@ -35,7 +35,7 @@ double work_us(std::vector<float>& values, int rank, int round) {
 std::uint64_t wrong_sums(const std::vector<float>& sums, int ranks, int round) {
   std::uint64_t wrong = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    float expected = 0;  // whole numbers: exact in any order
+    float expected = 0;  // whole numbers, so sums are exact in any order
     for (int rank = 0; rank < ranks; ++rank)
       expected += static_cast<float>((i + static_cast<std::size_t>(rank + round)) % 64);
     wrong += sums[i] == expected ? 0 : 1;

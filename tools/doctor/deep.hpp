@@ -4,12 +4,12 @@
 
 namespace strait::doctor {
 
-/// Runs verified collectives on a host rank for each usable core (at least two) for a few seconds, each bound to its
-/// core: whether results are right, and which rank is slower at its own work than the others.
+/// Runs verified collectives for a few seconds, with one host rank bound to each usable core (at least two ranks).
+/// Reports wrong results, and ranks that are slower at their own work than the others.
 Findings check_under_load();
 
-/// Likewise on all GPUs that this process sees: verified collectives, each GPU's own work, host links, and every pair.
-/// Half a minute. Nothing where there is no GPU.
+/// The same for all GPUs that this process sees. Takes about half a minute, and measures in addition each GPU's own
+/// work, the host links, and all pairs of GPUs. Returns no findings if there is no GPU.
 Findings check_gpus_under_load();
 
 }  // namespace strait::doctor

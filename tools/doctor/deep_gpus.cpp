@@ -18,10 +18,10 @@
 namespace strait::doctor {
 namespace {
 
-constexpr std::size_t count = std::size_t{4} << 20;  // elements of a collective
+constexpr std::size_t count = std::size_t{4} << 20;  // number of elements of a collective
 constexpr std::size_t size_bytes = count * sizeof(float);
 constexpr int rounds = 5;
-constexpr int calls = 40;  // of a round, one after the other
+constexpr int calls = 40;  // per round, back to back
 constexpr int own_times = 10;
 constexpr int timeout_ms = 30'000;
 
@@ -32,9 +32,9 @@ using Comm = std::unique_ptr<std::remove_pointer_t<straitComm_t>, DestroyComm>;
 
 struct Report {
   std::mutex mutex;
-  Status failure;  ///< the first
+  Status failure;  ///< the first failure
   std::uint64_t wrong = 0;
-  std::vector<double> own_us;  ///< by GPU: its own work without waiting
+  std::vector<double> own_us;  ///< by GPU: time of its own work, which waits for nobody
 
   void fail(const Error& error) {
     const std::lock_guard lock(mutex);
@@ -43,11 +43,11 @@ struct Report {
 };
 
 float element(std::size_t i, int rank, int round) {
-  constexpr std::size_t period = 64;  // whole numbers: sums are exact in any order
+  constexpr std::size_t period = 64;  // of whole numbers, so sums are exact in any order
   return static_cast<float>((i + static_cast<std::size_t>(rank + round)) % period);
 }
 
-/// One GPU, by a thread of its own.
+/// One GPU rank, driven by a thread of its own.
 class GpuRank {
  public:
   GpuRank(int rank, int ranks, Report& report) : rank_(rank), ranks_(ranks), report_(report) {}
@@ -59,7 +59,7 @@ class GpuRank {
     STRAIT_TRY(perf::checked(straitCommInitRank(&joined, ranks_, &id, rank_, &config), nullptr, "straitCommInitRank"));
     const Comm control(joined);
     const Status done = load(control.get());
-    if (!done) straitCommAbort(control.get());  // so that the others do not wait for this one
+    if (!done) straitCommAbort(control.get());  // so that the other ranks do not wait for this one
     return done;
   }
 
@@ -94,7 +94,8 @@ class GpuRank {
     return {};
   }
 
-  /// On a communicator of its own, while all the others do the same: what a slow clock or memory shows in.
+  /// Times work on a communicator of this rank alone, while all other ranks do the same. It shows slow clocks and
+  /// memory.
   Status work_alone(straitComm_t control, perf::Gpu& gpu, perf::Memory& values, perf::Memory& sums) {
     straitConfig_t config = STRAIT_CONFIG_INITIALIZER;
     config.device = rank_;
@@ -123,7 +124,7 @@ class GpuRank {
   Report& report_;
 };
 
-/// A note where this machine or build has no such ranks, an error where they failed.
+/// Returns a note if this machine or build does not support GPU ranks, or an error if they failed.
 Finding failed(const Error& error) {
   if (error.code == Code::unsupported)
     return {Severity::note, "deep_gpus", "GPUs were not put under load: " + error.message, "", ""};

@@ -9,18 +9,19 @@ namespace strait::doctor {
 
 enum class Severity : std::uint8_t { ok, note, warning, error };
 
-/// One thing that was looked at. `ok` and `note` need nothing done; a note is worth knowing, or could not be looked at.
+/// The result of one check. `ok` and `note` require no action; a note is worth knowing, or says that something could
+/// not be checked.
 struct Finding {
   Severity severity = Severity::ok;
-  std::string check;  ///< a fixed name for scripts: "pcie_link", "memlock"
-  std::string what;   ///< what was found, and the cause
-  std::string cost;   ///< what it costs; "" of what costs nothing
+  std::string check;  ///< a fixed name for scripts, such as "pcie_link" or "memlock"
+  std::string what;   ///< what was found, with its cause
+  std::string cost;   ///< what the problem costs; "" if nothing
   std::string fix;
 };
 
 using Findings = std::vector<Finding>;
 
-/// `strait doctor`'s exit code: 0 nothing to mend, 1 warnings, 2 errors.
+/// Returns the exit code of `strait doctor`: 0 if nothing needs fixing, 1 for warnings, 2 for errors.
 inline int exit_code(const Findings& findings) {
   Severity worst = Severity::ok;
   for (const Finding& finding : findings) worst = std::max(worst, finding.severity);

@@ -6,8 +6,9 @@
 
 namespace strait::doctor {
 
-/// An environment variable for the communicators that are made in its lifetime. No other thread may run when it begins
-/// or ends.
+/// Sets an environment variable for the communicators that are created during its lifetime, and restores the previous
+/// value. Not thread-safe: no other thread may run when it is constructed or destroyed, because it changes the
+/// environment.
 class ForNow {
  public:
   ForNow(const char* name, const std::string& value) : name_(name) {

@@ -8,11 +8,11 @@
 namespace strait::doctor {
 namespace {
 
-constexpr double slow_work = 1.25;  // times the middle one's time
-constexpr double slow_link = 0.8;   // of what others like it give
+constexpr double slow_work = 1.25;  // times the median
+constexpr double slow_link = 0.8;   // share of the rate of similar links
 
-/// What a quarter reach: links may be too slow, but none is too fast, and a slow GPU is at two thirds of the pairs of
-/// three.
+/// Returns the third quartile of the rates, which a quarter of the links reach. A link may be too slow, but none is too
+/// fast; and the median would not do, because one slow GPU among three is part of two thirds of the pairs.
 double usual_rate(std::vector<double> rates) {
   if (rates.empty()) return 0;
   const auto place = rates.begin() + static_cast<std::ptrdiff_t>(3 * rates.size() / 4);
@@ -45,7 +45,7 @@ void judge_host_links(const topo::GpuMeasurements& gpus, Findings& found) {
   }
 }
 
-/// A pair in one direction, and how far it is below what others like it give.
+/// One direction of a pair of GPUs, and the usual rate of similar pairs.
 struct Pair {
   std::size_t from = 0;
   std::size_t to = 0;
@@ -59,7 +59,7 @@ std::vector<Pair> compared_pairs(const topo::GpuMeasurements& gpus, const topo::
   const auto expected = [&](std::size_t from, std::size_t to) {
     return expected_gbps[from][to] > 0 ? expected_gbps[from][to] : 1;
   };
-  // By what joins them: P2P or not, and whether the topology expects something.
+  // Pairs are compared with those of the same kind: with or without P2P, and with or without an expected rate.
   std::map<std::pair<bool, bool>, std::vector<double>> parts;
   const auto kind = [&](std::size_t from, std::size_t to) {
     return std::pair<bool, bool>(gpus.p2p[from][to], expected_gbps[from][to] > 0);
@@ -75,7 +75,7 @@ std::vector<Pair> compared_pairs(const topo::GpuMeasurements& gpus, const topo::
   return pairs;
 }
 
-/// The share of a GPU's pairs that are slow.
+/// Returns the share of a GPU's pairs that are slow.
 double slow_share(const std::vector<Pair>& pairs, std::size_t gpu) {
   double all = 0, slow = 0;
   for (const Pair& pair : pairs) {
@@ -88,7 +88,7 @@ double slow_share(const std::vector<Pair>& pairs, std::size_t gpu) {
 
 void judge_pairs(const topo::GpuMeasurements& gpus, const topo::Matrix& expected_gbps, Findings& found) {
   const std::vector<Pair> pairs = compared_pairs(gpus, expected_gbps);
-  constexpr std::size_t enough = 3;  // of two GPUs nobody can tell which it is
+  constexpr std::size_t enough = 3;  // with two GPUs it is impossible to tell which one is slow
   std::vector<bool> named(gpus.pair_gbps.size());
   for (std::size_t gpu = 0; gpu < named.size() && named.size() >= enough; ++gpu) {
     if (slow_share(pairs, gpu) <= 0.5) continue;

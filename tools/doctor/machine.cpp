@@ -21,7 +21,7 @@ std::uint64_t limit_of(__rlimit_resource resource) {
   return getrlimit(resource, &limit) == 0 ? limit.rlim_cur : 0;
 }
 
-/// All messages that are there; /dev/kmsg gives one a read.
+/// Reads all messages of the kernel log. A read of /dev/kmsg returns one message.
 void read_kernel_log(Machine& machine) {
   const UniqueFd file(::open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!file) {
@@ -31,7 +31,7 @@ void read_kernel_log(Machine& machine) {
   std::array<char, 8192> message{};
   for (int messages = 0; messages < 200'000; ++messages) {
     const ssize_t length = ::read(file.get(), message.data(), message.size());
-    if (length < 0 && errno == EPIPE) continue;  // overwritten while we read
+    if (length < 0 && errno == EPIPE) continue;  // the message was overwritten before it was read
     if (length <= 0) {
       if (length < 0 && errno != EAGAIN) machine.kernel_log_problem = std::strerror(errno);
       return;

@@ -6,14 +6,17 @@
 
 namespace strait::doctor {
 
-/// The rates of this machine's processors and memory, by the library's own copies and sums. About a second.
+/// Measures the rates of this machine's processors and memory with the library's own copies and sums. Takes about a
+/// second.
 HostRates measure_memory();
 
-/// Of those: what the team's threads copy that a neighbour has just written (fetch_gbps), or over what it has just read
-/// (replace_gbps; with a buffer of its own beside, replace_beside_gbps), all at once; the slowest thread's.
+/// Measures the rates between cores, with all threads of the team at the same time, and reports those of the slowest
+/// thread: fetch_gbps (a copy of what a neighbouring thread has just written), replace_gbps (a copy over what a
+/// neighbour has just read), and replace_beside_gbps (the same with a buffer of its own as a second destination).
 void measure_between_cores(Team& team, HostRates& rates);
 
-/// What calls, steps, signals and switches cost; needs the memory rates. An error: the library does not run here.
+/// Measures the cost of calls, steps, signals and thread switches. The memory rates must be known. Returns an error if
+/// the library does not run here.
 Status measure_overheads(HostRates& rates);
 
 }  // namespace strait::doctor

@@ -20,10 +20,10 @@ constexpr int times = 15;
 
 struct Node {
   std::size_t gpus = 0;
-  std::vector<int> cores;  ///< that threads are pinned to
+  std::vector<int> cores;  ///< the cores to which threads are pinned
 };
 
-/// The nodes that have GPUs. At most half of their cores: the rest is the program's.
+/// Returns the NUMA nodes that have GPUs, each with at most half of its cores, because the program needs the others.
 std::vector<Node> nodes_of(const Topology& topology) {
   std::map<DeviceId, Node> nodes;
   for (const DeviceId gpu : topology.all(DeviceKind::gpu)) ++nodes[topology.numa_of(gpu)].gpus;
@@ -53,7 +53,8 @@ double measure_host_sums_gbps(const Topology& topology) {
   if (gpus == 0) return 0;
   const std::size_t sources = std::clamp(gpus, std::size_t{2}, most_sources);
   Team team(cores);
-  std::vector<std::vector<Bytes>> memory(cores.size());  // of each thread, which touches it first: the result is last
+  // By thread. Each thread touches its own buffers first; the last one is for the result.
+  std::vector<std::vector<Bytes>> memory(cores.size());
   const auto add = [&](int thread) {
     std::vector<Bytes>& mine = memory[static_cast<std::size_t>(thread)];
     while (mine.size() <= sources) mine.emplace_back(source_bytes);

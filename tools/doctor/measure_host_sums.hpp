@@ -4,9 +4,10 @@
 
 namespace strait::doctor {
 
-/// What the CPUs of a NUMA node add up for its GPUs while those of all nodes do, in GB/s of all sources: as many
-/// threads as communicators of all GPUs start, at sums of all GPUs' parts out of DRAM. (GPUs may write into the caches;
-/// then it is more.) The slowest node's. 0: there is no GPU. Some tenths of a second.
+/// Measures how fast the CPUs of a NUMA node add up data for its GPUs, in GB/s of all sources, while the CPUs of all
+/// nodes do. There are as many threads as communicators of all GPUs start; each adds up parts of all GPUs out of DRAM.
+/// (GPUs may write into the CPUs' caches; then the real rate is higher.) Returns the rate of the slowest node, or 0 if
+/// there is no GPU. Takes some tenths of a second.
 double measure_host_sums_gbps(const Topology& topology);
 
 }  // namespace strait::doctor

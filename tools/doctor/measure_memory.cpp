@@ -16,11 +16,11 @@
 namespace strait::doctor {
 namespace {
 
-constexpr std::size_t piece_bytes = 64 << 10;  // as large as a slice
+constexpr std::size_t piece_bytes = 64 << 10;  // the size of a slice
 constexpr int repeats = 25;
-constexpr double bytes_per_us = 1e3;  // of one GB/s
+constexpr double bytes_per_us = 1e3;  // at 1 GB/s
 
-/// Copies piece by piece through `source` and `destination`, the shorter of which is used again and again.
+/// Copies from `source` to `destination` piece by piece. The shorter of the two is used again and again.
 void copy_through(const Bytes& destination, const Bytes& source, bool streaming = false) {
   const std::size_t total = std::max(destination.size(), source.size());
   for (std::size_t at = 0; at < total; at += piece_bytes) {
@@ -33,7 +33,7 @@ struct Buffers {
   Bytes source, second, destination, other;
 };
 
-/// For each of the team's threads.
+/// Returns buffers for each thread of the team.
 std::vector<Buffers> buffers_for(const Team& team, std::size_t source, std::size_t second, std::size_t destination,
                                  std::size_t other) {
   std::vector<Buffers> all;
@@ -71,8 +71,9 @@ struct BetweenCores {
   double replace_beside_gbps = 0;
 };
 
-/// Every thread writes its buffer, then copies its neighbour's: what is fetched was just written on another core, and
-/// what is written was just read there. Every other time it writes a buffer of its own beside.
+/// Every thread writes its buffer and then copies its neighbour's. So a thread fetches what another core has just
+/// written, and writes over what another core has just read. Every other time it writes a second, private buffer as
+/// well.
 BetweenCores between_cores(Team& team) {
   const auto threads = static_cast<std::size_t>(team.size());
   const std::vector<Buffers> all = buffers_for(team, piece_bytes, piece_bytes, piece_bytes, piece_bytes);
@@ -107,7 +108,7 @@ void measure_shared_cache(Team& team, HostRates& rates) {
   const auto threads = static_cast<std::size_t>(team.size());
   const std::size_t share = rates.cache_bytes / 4 / threads;
   const std::size_t bytes = std::min(8 * rates.memory.core_cache_bytes, share) / piece_bytes * piece_bytes;
-  if (bytes < 2 * rates.memory.core_cache_bytes) {  // the caches are of one size
+  if (bytes < 2 * rates.memory.core_cache_bytes) {  // the shared cache is not much larger than the own caches
     rates.memory.shared_read_gbps = rates.memory.shared_write_gbps = rates.copy_gbps;
     return;
   }
@@ -122,7 +123,8 @@ void measure_shared_cache(Team& team, HostRates& rates) {
   });
 }
 
-/// Rates of DRAM hold for long messages: machines, virtual ones above all, give more for the first moments.
+/// Measures a rate of DRAM for long messages. Machines, above all virtual ones, are faster in the first moments, so
+/// this waits until they are over.
 double lasting_rate_of(Team& team, std::size_t bytes, const std::function<void(int)>& work) {
   constexpr double settle_us = 3e4;
   const double began = now_us();
@@ -131,7 +133,8 @@ double lasting_rate_of(Team& team, std::size_t bytes, const std::function<void(i
   return rate_of(team, bytes, std::max(4, passes / 2), work);
 }
 
-/// Copies between two halves of so many bytes of all threads together, GB/s of each.
+/// Measures copies between two halves of `total_bytes`, divided among all threads. Returns the rate per thread, in
+/// GB/s.
 double copy_rate_of(Team& team, std::size_t total_bytes, bool streaming = false) {
   const std::size_t half = std::max(piece_bytes, total_bytes / 2 / static_cast<std::size_t>(team.size()));
   const std::vector<Buffers> all = buffers_for(team, half, 0, half, 0);
@@ -162,21 +165,22 @@ void measure_dram(Team& team, HostRates& rates) {
   const double write = rate_of_all([](const Buffers& mine) { copy_through(mine.source, mine.destination); });
   const double stream = threads * copy_rate_of(team, 2 * bytes, true);
   rates.dram_copy_gbps = threads * copy_rate_of(team, 2 * bytes);
-  // Collectives read and write at once: of rates alone only the ratio counts.
+  // Collectives read and write at the same time, so only the ratio of the rates of reading alone and writing alone is
+  // used.
   constexpr double least = 0.05, most = 0.95;
   rates.memory.dram_read_part = std::clamp(write / (read + write), least, most);
   rates.memory.dram_stream_part =
       std::clamp(rates.dram_copy_gbps / stream - rates.memory.dram_read_part, least, 1 - rates.memory.dram_read_part);
 }
 
-/// How much of a cache of `nominal` bytes serves this machine's copies: it is not perfect, and others, of other virtual
-/// machines, may use it, too. Copies within u bytes get slower from there on; the size is what explains the times best,
-/// taking share_beyond(size, u) of the bytes from beyond the cache.
+/// Returns how much of a cache of `nominal` bytes serves this machine's copies. Caches are not perfect, and other
+/// virtual machines may use a part. Copies within u bytes get slower once u exceeds the effective size. The result is
+/// the size that best explains the measured times if share_beyond(size, u) of the bytes come from beyond the cache.
 std::size_t effective_bytes(Team& team, std::size_t nominal, std::size_t users, double cached_gbps,
                             double beyond_gbps) {
-  if (beyond_gbps >= cached_gbps) return nominal;  // it makes no difference
+  if (beyond_gbps >= cached_gbps) return nominal;  // the cache makes no difference
   const auto whole = static_cast<double>(nominal);
-  std::vector<std::pair<double, double>> beyond;  // bytes used, share of them that came from beyond
+  std::vector<std::pair<double, double>> beyond;  // bytes used, and the share of them that came from beyond the cache
   for (const double part : {0.5, 0.75, 1.0, 1.25, 1.5, 2.0}) {
     const double gbps = copy_rate_of(team, users * static_cast<std::size_t>(part * whole));
     const double share = (1 / gbps - 1 / cached_gbps) / (1 / beyond_gbps - 1 / cached_gbps);
@@ -207,7 +211,8 @@ void measure_cache_sizes(Team& team, HostRates& rates) {
 
 }  // namespace
 
-/// Of several buffers the best: where two of them happen to collide in the first-level caches, rates are half.
+/// Takes the best result of several sets of buffers: if two buffers happen to collide in the first-level caches, rates
+/// are halved.
 void measure_between_cores(Team& team, HostRates& rates) {
   const bool alone = team.size() < 2;
   rates.memory.fetch_gbps = rates.memory.replace_gbps = alone ? rates.copy_gbps : 0;

@@ -20,7 +20,7 @@ struct CommDestroyer {
   void operator()(straitComm_t comm) const { straitCommDestroy(comm); }
 };
 
-/// A communicator of this thread alone: a call on it is a copy, in slices.
+/// Returns the time of a call on a communicator of one rank, which is a copy in slices.
 Result<double> call_us(straitComm_t comm, std::size_t bytes) {
   std::vector<std::byte> send(bytes), receive(bytes);
   std::vector<double> times;
@@ -50,7 +50,7 @@ Status measure_overheads(HostRates& rates) {
   constexpr int slice_bytes = 64;
   constexpr int slices = 64;
   const ForNow small_slices("STRAIT_SLICE_BYTES", std::to_string(slice_bytes));
-  const ForNow no_warnings("STRAIT_DEBUG", "off");  // that these slices are too small is known
+  const ForNow no_warnings("STRAIT_DEBUG", "off");  // no warning that these slices are too small, which is intended
   straitUniqueId id;
   straitComm_t comm = nullptr;
   if (straitGetUniqueId(&id) != straitSuccess || straitCommInitRank(&comm, 1, &id, 0, nullptr) != straitSuccess)

@@ -12,7 +12,8 @@
 
 namespace strait::doctor {
 
-/// Memory that starts at a cache line, as slots and the buffers of most programs do, on any page; touched.
+/// Memory that is already touched. It starts at a cache line, like slots and the buffers of most programs, after a
+/// random number of unused pages.
 class Bytes {
  public:
   Bytes() = default;
@@ -40,7 +41,8 @@ class Bytes {
   std::unique_ptr<std::byte, Free> memory_;
 };
 
-/// GB/s of each of the team's threads, all at it at once: `work` by thread moves `bytes`. The slowest thread's.
+/// Measures `work`, which moves `bytes`, on all threads of the team at the same time. Its argument is the thread's
+/// index. Returns the slowest thread's rate, in GB/s.
 double rate_of(Team& team, std::size_t bytes, int times, const std::function<void(int)>& work);
 
 }  // namespace strait::doctor

@@ -20,15 +20,17 @@
 namespace strait::doctor {
 namespace {
 
-/// Few: where the memory of a communicator lies can make the same plan 10% slower, so that a plan needs many of them.
+/// Few, because where the memory of a communicator lies can make the same plan 10% slower: a plan needs many
+/// communicators.
 constexpr std::size_t windows_of_pass = 2;
 constexpr std::size_t windows_of_half = 24;
 constexpr std::size_t most_passes_of_half = 60;
-constexpr double same_state = 1.6;  ///< states of processors differ by more in what a signal between them takes
+/// If signal times differ by a smaller factor, the processors are taken to be in the same state.
+constexpr double same_state = 1.6;
 constexpr double block_us = 1500;
 constexpr std::size_t element_bytes = 4;
 
-/// Starts at a cache line, as slots and the buffers of most programs do.
+/// Starts at a cache line, like slots and the buffers of most programs.
 struct Free {
   void operator()(void* memory) const { std::free(memory); }
 };
@@ -45,7 +47,7 @@ bool is_same_call(const PlanTime& a, const PlanTime& b) {
   return a.collective == b.collective && a.ranks == b.ranks && a.bytes == b.bytes;
 }
 
-/// Whether the processors are as they were when a signal between them took `latency_us`.
+/// Checks whether the processors are in the state in which a signal between them took `latency_us`.
 class StateCheck {
  public:
   explicit StateCheck(double latency_us) : latency_us_(usable_cores().size() > 1 ? latency_us : 0) {}
@@ -60,8 +62,8 @@ class StateCheck {
   Team pair_{{usable_cores().front(), usable_cores().back()}};
 };
 
-/// Some windows of plans of one number of ranks, on one communicator, so that all move through the same memory. Its
-/// threads keep the first error of any of them.
+/// Some windows of all plans for one number of ranks, on one communicator, so that all plans use the same memory. If
+/// threads fail, the first error is kept.
 class Pass {
  public:
   Pass(std::vector<PlanTime*> plans, std::size_t half, std::size_t number, double latency_us)
@@ -122,13 +124,13 @@ class Pass {
     straitCommDestroy(communicators_[rank]);
   }
 
-  /// The plans of a call, and with which of them a window begins.
+  /// The plans of a call in plans_, and the one with which a window begins.
   struct Turn {
     std::size_t begin, end, first;
     std::size_t plan(std::size_t i) const { return begin + (first + i) % size(); }
     std::size_t size() const { return end - begin; }
   };
-  /// All plans of a call, unless the state of the processors is or becomes another one.
+  /// Times all plans of a call. Drops the window if the state of the processors is wrong before or after it.
   bool measure_window(const Turn& turn, const void* send, void* receive, std::uint32_t rank) {
     if (rank == 0) ++timing_.windows;
     together_.arrive_and_wait();
@@ -173,7 +175,7 @@ class Pass {
     }
   }
 
-  std::vector<PlanTime*> plans_;  ///< of one number of ranks, those of a call beside one another
+  std::vector<PlanTime*> plans_;  ///< for one number of ranks; plans of the same call are adjacent
   std::size_t half_, number_;
   std::size_t most_bytes_ = 0;
   std::vector<straitComm_t> communicators_;  ///< by rank
@@ -186,7 +188,8 @@ class Pass {
     Pass* pass;
     void operator()() const noexcept { pass->is_same_state_ = pass->state_.is_same(); }
   };
-  std::barrier<Look> together_{static_cast<std::ptrdiff_t>(ranks()), Look{this}};  ///< the last one looks at the state
+  /// The last thread to arrive checks the state.
+  std::barrier<Look> together_{static_cast<std::ptrdiff_t>(ranks()), Look{this}};
   std::mutex mutex_;
   std::string error_;
 };
@@ -201,7 +204,7 @@ std::vector<double> all_blocks_us(const PlanTime& plan) {
   return all;
 }
 
-/// So far that it needs no more windows: the more of them there are, the less that takes.
+/// Returns whether a plan is so far behind that it needs no more windows. The more windows it has, the less that takes.
 bool is_far_behind(const PlanTime& plan, const std::vector<PlanTime>& plans) {
   const std::vector<double> own_us = all_blocks_us(plan);
   if (own_us.size() < windows_of_pass) return false;
@@ -211,7 +214,7 @@ bool is_far_behind(const PlanTime& plan, const std::vector<PlanTime>& plans) {
   });
 }
 
-/// Of the plans of the same call.
+/// Returns the largest number of windows among the plans of the same call.
 std::size_t most_windows(const PlanTime& plan, const std::vector<PlanTime>& plans, std::size_t half) {
   std::size_t most = 0;
   for (const PlanTime& other : plans)
@@ -219,8 +222,9 @@ std::size_t most_windows(const PlanTime& plan, const std::vector<PlanTime>& plan
   return most;
 }
 
-/// Those that need more windows in this half, by number of ranks. What no choice can be needs few, and gets no more
-/// once it was left out: all others of a call are measured in the same windows.
+/// Returns the plans that need more windows in this half, by number of ranks. Plans that cannot be the choice need few
+/// windows. A plan that was left out once gets no more windows, so that all other plans of its call are measured in the
+/// same ones.
 std::map<std::uint32_t, std::vector<PlanTime*>> left_to_measure(std::vector<PlanTime>& plans, std::size_t half) {
   std::map<std::uint32_t, std::vector<PlanTime*>> left;
   for (PlanTime& plan : plans) {
@@ -238,7 +242,7 @@ double middle(std::vector<double> values) {
   return *at;
 }
 
-/// Of the plans of one call: what the blocks of all windows come to.
+/// Returns the times of the plans of one call, from their blocks in all windows (see compare_plans()).
 std::vector<double> compared_us(const std::vector<std::vector<double>>& blocks_us) {
   std::size_t windows = 0;
   for (const auto& own : blocks_us) windows = std::max(windows, own.size());
@@ -293,7 +297,7 @@ PlanRequest plan_request(const PlanTime& plan, const std::string& transport, boo
   request.collective = plan.collective;
   request.ranks = plan.ranks;
   request.order_free = order_free;
-  request.peer_memory = transport == "loopback";  // threads reach one another's buffers
+  request.peer_memory = transport == "loopback";  // threads access one another's buffers
   return request;
 }
 
@@ -326,7 +330,7 @@ Result<std::vector<PlanTime>> plans_to_time(const std::string& transport, const 
 Result<PlanTiming> time_plans(std::vector<PlanTime>& plans, const std::string& transport, double latency_us,
                               const std::function<void(std::size_t done, std::size_t all)>& progress) {
   const ForNow through("STRAIT_TRANSPORT", transport);
-  const ForNow quiet("STRAIT_DEBUG", "off");  // that most of what is forced here is slower is the point
+  const ForNow quiet("STRAIT_DEBUG", "off");  // no warnings about slow forced plans, which are intended here
   PlanTiming timing;
   for (const std::size_t half : {0U, 1U})
     for (std::size_t pass = 0;; ++pass) {

@@ -10,62 +10,71 @@
 #include "plan/clock.hpp"
 #include "plan/request.hpp"
 
-/// What plans of host ranks really take, one by one, beside what the clock predicts.
+/// Measures how long plans of host ranks take, one by one, for comparison with the clock's predictions.
 namespace strait::doctor {
 
-/// One plan, of int32 (sums where it reduces): every algorithm may be taken for those.
+/// The time of one plan, for int32 (sums, if it reduces), because selection may choose every algorithm for these.
 struct PlanTime {
   Collective collective = Collective::all_reduce;
   std::uint32_t ranks = 2;
-  std::size_t bytes = 0;  ///< of the larger of a rank's buffers
+  std::size_t bytes = 0;  ///< size of the larger of a rank's two buffers
   std::string algorithm;
-  bool rank_order = false;                         ///< may be taken for sums of floats too
-  double predicted_us = 0;                         ///< by the rates alone
-  std::array<std::vector<double>, 2> blocks_us{};  ///< of a call, by window; first and second half of the time
-  std::array<double, 3> times_us{};                ///< what that comes to (compare_plans()): each half, and all
+  bool rank_order = false;  ///< whether it may also be chosen for sums of floats
+  double predicted_us = 0;  ///< predicted from the rates alone
+  /// Time of a call in each window, in the first and the second half of the measurement.
+  std::array<std::vector<double>, 2> blocks_us{};
+  std::array<double, 3> times_us{};  ///< the results of compare_plans(): first half, second half, all
 
-  std::size_t count() const;  ///< as the call counts
-  /// What a call takes, in all of the time or in one half. Infinity: not measured.
+  std::size_t count() const;  ///< the count argument of the call
+  /// Returns the time of a call, of the whole measurement or of one half. Infinity: not measured.
   double measured_us() const { return times_us[2]; }
   double measured_us(std::size_t half) const { return times_us[half]; }
-  /// How much the two halves differ.
+  /// Returns the relative difference of the two halves.
   double spread() const;
 };
 
-/// What communicators of threads ask for over this transport: "loopback", or "shm" as processes would use it.
+/// Returns the request that communicators of threads make over this transport: "loopback", or "shm" as used between
+/// processes.
 PlanRequest plan_request(const PlanTime& plan, const std::string& transport, bool order_free);
-/// The clock as communicators of this machine have it.
+/// Returns the clock that communicators of this machine use.
 ClockModel plan_clock(std::uint32_t ranks, const HostRates& rates);
-constexpr std::size_t plan_slice_bytes = 128 << 10;  ///< what a slot of both transports holds
+constexpr std::size_t plan_slice_bytes = 128 << 10;  ///< size of a slot of both transports
 
-/// Every plan of all-reduce, all-gather, reduce-scatter and all-to-all, with its prediction. Those of one call are
-/// beside one another.
+/// Returns every plan of all-reduce, all-gather, reduce-scatter and all-to-all with its prediction. Plans of the same
+/// call are adjacent.
 Result<std::vector<PlanTime>> plans_to_time(const std::string& transport, const std::vector<std::uint32_t>& rank_counts,
                                             const std::vector<std::size_t>& sizes_bytes, const HostRates& rates);
 
-/// What plans take, from their blocks. Those that were measured in the same windows are compared window by window: each
-/// takes the middle one of its multiples of what all of them took in the window, and all of them what they took in the
-/// quickest quarter. So none is judged by better windows than another. Those far behind, which were measured in fewer,
-/// take the quickest quarter of their own.
+/// Sets the times of plans from their blocks. Plans that were measured in the same windows are compared window by
+/// window, so that none has an advantage from better windows: the time of a plan is the median of its ratios to the
+/// window's level (the geometric mean of these plans), times the first quartile of the levels. A plan far behind, which
+/// was measured in fewer windows, gets the first quartile of its own blocks.
 void compare_plans(std::vector<PlanTime>& plans);
 
-/// How a measurement went.
+/// Statistics of a measurement.
 struct PlanTiming {
-  int windows = 0;          ///< of all plans of a call, one after the other
-  int strange_windows = 0;  ///< of those, left out because the processors were not as they were at calibration
-  bool strange = false;     ///< there were too few others for some plans, so that these are measured in such too
+  int windows = 0;  ///< windows, in each of which all plans of a call take turns
+  /// Windows left out because the processors were not in the state in which they were calibrated.
+  int strange_windows = 0;
+  /// Whether some plans had to be measured in such windows too, because there were too few others.
+  bool strange = false;
 };
 
-/// Measures each plan in twelve windows of either half, with a new communicator and buffers every third one; a plan
-/// that takes more than twice as long as another in rank order only in three.
+/// Measures each plan in 24 windows in each half of the measurement, with a new communicator and new buffers for every
+/// two windows. Two windows are enough for a plan that is far slower than another plan in rank order (30% slower, or
+/// twice as slow while it has less than eight windows).
 ///
-/// A window takes all plans of a call one after the other, a block of calls each, on the same communicator and buffers,
-/// each time beginning with the next one: the first finds the caches as another call left them. A virtual machine's
-/// processors wander over those of its host, from a shared core to another socket and back within seconds; then signals
-/// between them take a third or three times as long, and other plans are the fastest. So `latency_us`, what a signal
-/// took when the rates were measured, is measured before and after each window, and a window in which it is another is
-/// left out (0: none is). Ranks are threads, the calls of a block run back to back. `progress` is told how many of the
-/// calls are done. Changes the environment: no other thread may run.
+/// In a window all plans of a call take turns on the same communicator and buffers, each with a block of calls back to
+/// back. Each window begins with another plan, because the first one finds the caches as another call left them. Ranks
+/// are threads.
+///
+/// The host of a virtual machine moves its processors, from a shared core to another socket and back within seconds.
+/// Then signals between them take a third or three times as long, and other plans are the fastest. So the time of a
+/// signal is measured before and after each window, and the window is left out if that differs from `latency_us`, the
+/// time at calibration (0: no window is left out).
+///
+/// `progress` is called with the number of measurements that are done; each plan counts twice, once per half. Changes
+/// the environment, so no other thread may run.
 Result<PlanTiming> time_plans(std::vector<PlanTime>& plans, const std::string& transport, double latency_us,
                               const std::function<void(std::size_t done, std::size_t all)>& progress);
 

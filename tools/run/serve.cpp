@@ -11,14 +11,14 @@ namespace strait::tools::run {
 namespace fs = std::filesystem;
 namespace {
 
-/// From this program's folder: in a build tree, and where it is installed.
+/// Relative to this program's folder: in a build tree, and in an installation.
 constexpr const char* places[] = {"../lib/strait/nccl/libnccl.so.2",
                                   "../" STRAIT_LIBRARY_FOLDER "/strait/nccl/libnccl.so.2"};
 
-/// LD_PRELOAD takes no others.
+/// LD_PRELOAD is a list separated by blanks and colons, so such a path cannot contain them.
 bool can_be_preloaded(const std::string& path) { return path.find_first_of(" :\t\n") == std::string::npos; }
 
-/// A link to a library stands for it only where its own path cannot.
+/// Returns the path with symbolic links resolved, or the path as given if LD_PRELOAD can take only that.
 Result<std::string> resolve(const fs::path& path) {
   std::error_code error;
   const fs::path found = fs::canonical(path, error);
@@ -29,7 +29,7 @@ Result<std::string> resolve(const fs::path& path) {
   return can_be_preloaded(found.string()) || !can_be_preloaded(link) ? found.string() : link;
 }
 
-/// `first`, and behind it what the variable has.
+/// Prepends `first` to the list in an environment variable.
 void put_first(const char* variable, const std::string& first) {
   const char* others = std::getenv(variable);
   setenv(variable, (others == nullptr || *others == '\0' ? first : first + ":" + others).c_str(), 1);
@@ -65,7 +65,7 @@ Status set_environment(const std::string& path) {
     return fail(Code::invalid_argument, "LD_PRELOAD takes no path with a blank or a colon, such as " + path +
                                             ". Install Strait elsewhere, or name a link to it with --library");
   put_first("LD_PRELOAD", path);
-  // For programs that open "libnccl.so", which is not the name of what is preloaded.
+  // For programs that open "libnccl.so", which is not the name of the preloaded library.
   const fs::path folder = fs::path(path).parent_path();
   std::error_code error;
   if (fs::equivalent(folder / "libnccl.so", path, error)) put_first("LD_LIBRARY_PATH", folder.string());

@@ -4,16 +4,16 @@
 
 #include "base/error.hpp"
 
-/// `strait run`: has Strait's libnccl.so.2 serve a program.
+/// `strait run`: lets Strait's libnccl.so.2 serve a program instead of NVIDIA's.
 namespace strait::tools::run {
 
-/// Where the library is: `given`, or beside this program (build and install trees alike). An absolute path,
-/// without links where it can be preloaded.
+/// Finds the library: `given`, or the one beside this program, in a build tree as well as in an installation. Returns
+/// an absolute path, with symbolic links resolved if LD_PRELOAD can take the result.
 Result<std::string> find_library(const std::string& given);
-/// The NCCL version that the library says it is, such as 22809, once it is loaded here. The loader only warns of a
-/// preload that it cannot load, and lets another NCCL serve: so this is tried first.
+/// Loads the library in this process and returns the NCCL version that it reports, such as 22809. This check is
+/// necessary because the loader only warns of a preload that it cannot load, and then another NCCL would serve.
 Result<int> try_library(const std::string& path);
-/// Sets the environment by which the loader, and programs that look for NCCL by themselves, take the library.
+/// Sets the environment variables by which the loader, and programs that search for NCCL themselves, find the library.
 Status set_environment(const std::string& path);
 
 }  // namespace strait::tools::run

@@ -9,7 +9,7 @@ namespace {
 
 using Among = IslandStep::Among;
 
-/// Of memory that nobody has: steps say where in it they work, and nobody does.
+/// Returns a buffer address that is never accessed. Steps contain addresses within buffers, but nothing runs them here.
 std::byte* nowhere() {
   return reinterpret_cast<std::byte*>(std::uintptr_t{1} << 40);  // NOLINT(performance-no-int-to-ptr)
 }
@@ -30,7 +30,8 @@ bool are_alike(const std::variant<WireLaunch, Call>& a, const std::variant<WireL
   return are_alike(std::get<WireLaunch>(a), std::get<WireLaunch>(b));
 }
 
-/// Of what ranks send one another in a call; what is their own travels nowhere.
+/// Returns the mean length, in elements, of the messages between different ranks, rounded up. What a rank sends to
+/// itself does not travel and is not counted.
 std::size_t mean_count(const std::vector<const Call*>& calls) {
   std::size_t sum = 0, messages = 0;
   for (std::uint32_t rank = 0; rank < calls.size(); ++rank) {
@@ -46,7 +47,7 @@ std::size_t mean_count(const std::vector<const Call*>& calls) {
   return (sum + messages - 1) / messages;
 }
 
-/// What a call is that is encoded on its way.
+/// Returns the exchange of bytes that stands for a call which is encoded as it is sent.
 Call as_bytes(Call call) {
   call.count = wire::blocks_of(call.count) * wire::block_bytes(call.wire);
   call.type = DataType::uint8;
@@ -80,7 +81,7 @@ bool DeviceWaves::encodes_on_the_way(const Call& call, std::uint32_t members) co
   return buffer_sizes(call, 0, members).larger_bytes() >= encoded_bytes_;
 }
 
-/// As CudaRank does.
+/// Appends the steps of a call on one rank, as CudaRank carries it out.
 void DeviceWaves::add_parts(std::uint32_t rank, const Call& call, Parts& parts) const {
   const auto add_encoded = [&](std::uint32_t place, std::uint32_t among, const Call& whole, auto&& exchange) {
     const DeviceQuantized rule(place, among, ranks_, nowhere(), DeviceQuantized::scratch_bytes, 0);

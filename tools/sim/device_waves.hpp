@@ -8,14 +8,15 @@
 #include "launches/device_islands.hpp"
 #include "launches/device_quantized.hpp"
 
-/// Of what calls of GPU ranks consist, as the rules say by which these ranks themselves go (DeviceIslands,
-/// DeviceQuantized).
+/// Splits calls of GPU ranks into the steps that these ranks carry out one after another, by the same rules as the
+/// ranks themselves (DeviceIslands, DeviceQuantized).
 namespace strait::sim {
 
-/// What happens at the same time: kernels of some ranks that trade with nobody, all alike; or one call by each of some
-/// groups of ranks, all of one size and alike. By rank of the communicator. A call that is encoded on its way is one of
-/// bytes, which bears its wire format. Where the lengths of a call's messages
-/// differ, its count is their mean: as many bytes, and the clock knows one count.
+/// Steps of several ranks that are alike and run at the same time. Either kernel launches that exchange nothing with
+/// other ranks (each group is one rank), or one call by each group of ranks (groups have the same size). Groups contain
+/// ranks of the communicator. A call that is encoded as it is sent is a call of bytes here, and keeps its wire format.
+/// If the messages of a call differ in length, `count` is their mean: the total is the same, and the clock handles a
+/// single count only.
 struct WavePart {
   IslandStep::Among among = IslandStep::Among::all;
   std::vector<Island> groups;
@@ -23,14 +24,17 @@ struct WavePart {
 };
 using Wave = std::vector<WavePart>;
 
+/// Determines the waves of calls on GPU ranks: steps that run at the same time.
 class DeviceWaves {
  public:
-  /// `islands`: of all ranks, those that are alone too; none: there are no islands. `encoded_bytes`: as in Borders.
+  /// `islands` contains every rank, also those that are alone; empty: no islands. `encoded_bytes`:
+  /// Borders::encoded_bytes.
   DeviceWaves(std::uint32_t ranks, std::vector<Island> islands, std::size_t encoded_bytes);
-  /// Whether the call is more than one exchange between all ranks.
+  /// Returns whether the call consists of more than a single exchange among all ranks.
   bool has_steps(const Call& call) const;
-  /// The steps of all ranks, each as soon as all that take part have come to it, and all that have begun end before the
-  /// next ones begin.
+  /// Returns the waves of a call, in order. A step belongs to the first wave in which all ranks that take part have
+  /// reached it. All steps of a wave end before the next wave begins. Returns an error if ranks would wait for one
+  /// another forever.
   Result<std::vector<Wave>> of(const Call& call) const;
 
  private:
@@ -47,7 +51,7 @@ class DeviceWaves {
   std::uint32_t ranks_;
   std::vector<Island> islands_;
   std::size_t encoded_bytes_;
-  std::vector<DeviceIslands> rules_;  ///< of each rank
+  std::vector<DeviceIslands> rules_;  ///< by rank
 };
 
 }  // namespace strait::sim

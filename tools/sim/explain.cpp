@@ -60,7 +60,7 @@ std::string plan_line(const Explanation& e, const PredictedPlan& plan, bool chos
                      note_of(e, plan, chosen));
 }
 
-/// Of a choice that consists of steps.
+/// Lists the steps of the choice; "" if it is a single plan.
 std::string steps_text(const PredictedPlan& choice) {
   if (choice.steps.empty()) return "";
   std::string text = fmt::format("\n{:<46} {:>7}  {:<9} {:<14} {:>11}\n", "the choice's steps, one after another",
@@ -90,7 +90,7 @@ std::string binding_text(const Explanation& e) {
   return fmt::format("{}, busy {:.0f}% of the time", time.binding, 100 * binding_share(time));
 }
 
-/// What of many ranks is not simulated.
+/// Says what is estimated or not simulated because there are many ranks; "" if nothing is.
 std::string bounds_text(const Explanation& e) {
   if (e.prediction.choice().estimated)
     return fmt::format("bounds    of more than {} host ranks the library goes by estimates, and so do these times\n",
@@ -106,7 +106,7 @@ std::string border_label(std::size_t bytes) {
   return bytes < 1024 ? fmt::format("{} B", bytes) : perf::bytes_label(static_cast<double>(bytes));
 }
 
-/// From where on copy engines carry what kernels would (docs/gpus.md).
+/// Says from which sizes on copy engines carry calls instead of kernels (docs/gpus.md).
 std::string copies_text(kernels::ArenaKind arena) {
   if (arena == kernels::ArenaKind::host)
     return "copies    by copy engines with STRAIT_COPY_ENGINE_BYTES or STRAIT_MAX_SMS=none: what adds nothing up, but "
@@ -119,7 +119,7 @@ std::string copies_text(kernels::ArenaKind arena) {
       border_label(none.sums_bytes));
 }
 
-/// Where the kernels of GPU ranks change their ways (docs/gpus.md); "" of other ranks.
+/// Says at which sizes GPU ranks switch between kernels and algorithms (docs/gpus.md); "" for other ranks.
 std::string borders_text(const Machine& machine) {
   if (!machine.arena) return "";
   const std::uint32_t ranks = machine.request.ranks;
@@ -198,14 +198,14 @@ Result<std::string> settings_left_out(const Environment& environment) {
 
 namespace {
 
-/// Of other calls `strait perf` heeds no wire format.
+/// Returns whether a wire format can apply to the operation. `strait perf` ignores wire formats for other operations.
 bool may_have_wire(const Explanation& about) {
   const OperationOptions& options = about.options;
   return about.machine.request.ranks > 1 && wire::is_wire_collective(options.collective) &&
          wire::is_wire_type(options.type) && (!is_reduction(options.collective) || wire::is_wire_op(options.op));
 }
 
-/// What `strait perf` was asked to send in.
+/// Returns the wire format with which `strait perf` was run, as --wire or STRAIT_WIRE named it.
 std::string wire_of(const Json& json) {
   const Json asked = json.value("/settings/wire"_json_pointer, Json());
   if (asked.is_string()) return asked.get<std::string>();
@@ -214,7 +214,8 @@ std::string wire_of(const Json& json) {
   return text;
 }
 
-/// Of calls as a prediction has them: no graphs, groups or registered memory, aligned, and all ranks count.
+/// Returns whether calls were measured as a prediction assumes them: without graphs, groups or registered memory,
+/// aligned, and with the mean over all ranks.
 bool is_plain(const Json& settings) {
   const Json plain = {{"registered_memory", false},
                       {"graph_launches", 0},
@@ -228,7 +229,8 @@ bool is_plain(const Json& settings) {
   return true;
 }
 
-/// The kind and number of ranks, the collective, how it is called, and what travels.
+/// Returns whether a report is about the same collective on ranks of the same kind and number, called in the same way,
+/// and in the same wire format.
 bool is_about(const Json& json, const Explanation& about) {
   const OperationOptions& options = about.options;
   const Json& ranks = json["ranks"];
@@ -240,7 +242,8 @@ bool is_about(const Json& json, const Explanation& about) {
          is_plain(json["settings"]) && (!may_have_wire(about) || wire_of(json) == name(options.wire));
 }
 
-/// What lies in the way of something else than results throws.
+/// Finds the measured time of the operation in a report of `strait perf --json`. Throws Json::exception if the report
+/// has another structure.
 std::optional<Measured> find_row(const Json& json, const std::string& path, const Explanation& about) {
   const OperationOptions& options = about.options;
   const Json op = is_reduction(options.collective) ? Json(name(options.op)) : Json();
@@ -269,7 +272,7 @@ Result<std::optional<Measured>> find_measured(const std::string& path, const Exp
     if (json.is_object() && json.value("program", Json()) == "strait perf" && json.contains("results") &&
         json["results"].is_array() && json.contains("ranks"))
       return find_row(json, path, about);
-  } catch (const Json::exception&) {  // said below
+  } catch (const Json::exception&) {  // reported below
   }
   return fail(Code::invalid_argument, path + " holds no results of `strait perf --json`");
 }
@@ -277,7 +280,7 @@ Result<std::optional<Measured>> find_measured(const std::string& path, const Exp
 Result<std::optional<Measured>> find_kept(const std::string& path, const Explanation& about,
                                           const Environment& environment) {
   const OperationOptions& options = about.options;
-  STRAIT_ASSIGN(const std::string wire, environment.text("STRAIT_WIRE"));  // none is kept that --wire names
+  STRAIT_ASSIGN(const std::string wire, environment.text("STRAIT_WIRE"));  // times measured with --wire are not kept
   if (may_have_wire(about) && wire != name(options.wire)) return std::nullopt;
   perf::TimedOperation operation{
       .collective = options.collective,

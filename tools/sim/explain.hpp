@@ -6,14 +6,14 @@
 #include "base/environment.hpp"
 #include "sim/machine_source.hpp"
 
-/// `strait explain`: what is chosen and why, for people and for programs.
+/// `strait explain`: which plan is chosen and why, as text for people and as JSON for programs.
 namespace strait::sim {
 
-/// What `strait perf` has found for the same operation on as many ranks.
+/// A time that `strait perf` measured for the same operation on the same number of ranks.
 struct Measured {
   double time_us = 0;
   double bus_gbps = 0;
-  std::string where;  ///< file and time, or when and over what
+  std::string where;  ///< file and time of the measurement, or when and over which transport
 };
 
 struct Explanation {
@@ -23,38 +23,44 @@ struct Explanation {
   Operation operation;
   Prediction prediction;
   std::optional<Measured> measured;
-  std::string not_measured;  ///< why there is nothing, where it is worth saying
-  std::string left_out{};    ///< settings of this environment that calls heed, and this choice does not
+  std::string not_measured;  ///< why there is no measured time, if that is worth telling; otherwise empty
+  std::string left_out{};    ///< settings of the environment that apply to calls but were not used for this prediction
 };
 
-/// Beyond so many ranks predictions take seconds, and tell how far they are.
+/// With more ranks than this a prediction takes seconds, so its progress is reported.
 inline constexpr std::uint32_t most_ranks_in_silence = 64;
 
-/// `progress`: told only of so many ranks.
+/// Predicts the operation on the machine. `progress` is called only with more than most_ranks_in_silence ranks. A
+/// non-empty `algorithm` is predicted instead of the choice.
 Result<Explanation> explain(const MachineOptions& machine, const OperationOptions& options, std::size_t bytes,
                             const std::string& algorithm, const Progress& progress = {});
 
-/// "STRAIT_ALGORITHM=ring STRAIT_TUNING_FILE=..."; an error if one of them is not accepted.
+/// Returns the settings of the environment that explain() ignores: "STRAIT_ALGORITHM=ring STRAIT_TUNING_FILE=...".
+/// Returns an error if the value of one is invalid.
 Result<std::string> settings_left_out(const Environment& environment);
 
-/// Nothing if the file has no such line. An error names the file, and that it is none of `strait perf`.
+/// Returns the time of the operation in a file of `strait perf --json`, or nothing if the file does not contain the
+/// operation. Returns an error that names the file if it is no output of `strait perf --json`.
 Result<std::optional<Measured>> find_measured(const std::string& path, const Explanation& about);
 
-/// What `strait perf` has last measured on this machine with the settings of this environment, from the file at `path`.
+/// Returns the last time that `strait perf` measured on this machine with the current settings of the environment, from
+/// the file at `path`; nothing if there is none.
 Result<std::optional<Measured>> find_kept(const std::string& path, const Explanation& about,
                                           const Environment& environment);
 
 std::string to_text(const Explanation& explanation);
 std::string to_json(const Explanation& explanation);
 
-/// Of each level of the machine the resource that a plan uses most, the busiest level first.
+/// The busiest resource of one level of the machine while a plan runs.
 struct LevelUse {
   std::string level;
   std::string resource;
-  double busy = 0;  ///< share of the time
+  double busy = 0;  ///< used share of the resource's capacity, 0 to 1
 };
+/// Returns the busiest resource of each level that the plan uses, the busiest level first.
 std::vector<LevelUse> level_uses(const Machine& machine, const ClockResult& time);
-/// The share of the binding resource; of "latency" what no resource has used; 0 of an estimate.
+/// Returns how busy the binding resource is. If "latency" binds, returns the share of time in which even the busiest
+/// resource is idle. Returns 0 for an estimate, which has no use of resources.
 double binding_share(const ClockResult& time);
 
 }  // namespace strait::sim

@@ -17,9 +17,9 @@ namespace {
 
 using Among = IslandStep::Among;
 
-/// Those that kernels of GPU ranks carry out; `staged` is `two_hop` with hops that overlap.
+/// The plans that kernels of GPU ranks can carry out; `staged` is `two_hop` with overlapping hops.
 constexpr std::array<std::string_view, 5> kernel_plans{"one_hop", "two_hop", "staged", "direct", "barrier"};
-constexpr double bytes_per_us = 1e3;  // of one GB/s
+constexpr double bytes_per_us = 1e3;  // at 1 GB/s
 constexpr std::string_view several_hosts_text =
     "; GPU ranks of several hosts are not predicted, so this is what would be possible, not what they run";
 
@@ -42,7 +42,7 @@ std::vector<Island> all_islands(const Machine& machine) {
           return std::find(island.begin(), island.end(), rank) != island.end();
         }))
       all.push_back({rank});
-  std::sort(all.begin(), all.end());  // as they are founded
+  std::sort(all.begin(), all.end());  // in the order in which communicators number them
   return all;
 }
 
@@ -51,7 +51,7 @@ std::size_t encoded_bytes_of(const Machine& machine) {
   return machine.arena ? borders_of(*machine.arena, machine.request.ranks, machine.exchange.gbps).encoded_bytes : 0;
 }
 
-/// How a call is carried out that consists of steps.
+/// Predicts a call that GPU ranks carry out in several steps.
 class Steps {
  public:
   Steps(const Machine& machine, const Operation& operation, const SelectOptions& options)
@@ -63,7 +63,8 @@ class Steps {
 
   bool exist() const { return rules_.has_steps(call_of(operation_)); }
 
-  /// `others`: what CPU threads add by GPUs, and by CPU threads what they could add. Nothing where that is the same.
+  /// Returns the plan that GPU ranks run. With `others` also, if any sum can be added up in either way, the plan in
+  /// which GPUs add what CPU threads add for GPU ranks, and vice versa.
   Result<std::vector<PredictedPlan>> plans(bool others) {
     STRAIT_ASSIGN(const auto waves, rules_.of(call_of(operation_)));
     std::vector<PredictedPlan> plans;
@@ -113,7 +114,8 @@ class Steps {
                                                 : "between all");
   }
 
-  /// Kernels read and write a GPU's memory at the rate of its copies, each byte of which is read and written.
+  /// Predicts a kernel that encodes, decodes, or adds up and encodes. It reads and writes GPU memory at the rate of a
+  /// copy, which reads and writes each of its bytes; hence half of the bytes.
   PredictedStep pass(const WireLaunch& launch) const {
     const kernels::WirePass& p = launch.pass;
     const std::size_t run_bytes = p.run_blocks * wire::block_bytes(launch.format);
@@ -129,7 +131,8 @@ class Steps {
     return border_bytes_ > 0 && call.op != ReduceOp::premul_sum && call.count * size_bytes(call.type) >= border_bytes_;
   }
 
-  /// Of the plans that kernels carry out. The same step comes again and again in calls of several turns.
+  /// Returns the fastest plan for a step among those that kernels carry out. Plans are cached, because calls of several
+  /// turns repeat the same steps.
   Result<const PredictedPlan*> fastest(const WavePart& part, const Call& call, bool as_ranks_do) {
     const bool encoded = call.wire != WireFormat::off;
     const bool can = machine_.host_sums && part.among != Among::island && call.collective == Collective::all_reduce &&
@@ -149,7 +152,7 @@ class Steps {
     for (const std::string_view name : kernel_plans) {
       if (!find_algorithm(name)->supports(request)) continue;
       if (encoded && call.collective == Collective::all_reduce && name == "one_hop")
-        continue;  // sums are encoded again
+        continue;  // an encoded all-reduce has two hops: sums are encoded again
       options.algorithm = name;
       STRAIT_ASSIGN(const Prediction prediction, predict(machine, operation, options));
       for (const PredictedPlan& plan : prediction.plans)
@@ -165,7 +168,8 @@ class Steps {
     return &known_.emplace(key, std::move(best)).first->second;
   }
 
-  /// Behind what there is: lanes of their own, whose links are told apart by their tags.
+  /// Appends a step's plan, timeline and use of resources to those of the whole call. The step gets lanes of its own,
+  /// and its links and signals get tags of their own.
   void append(PredictedPlan& all, const PredictedPlan& step, double begin_us) {
     if (all.plan.size() < step.plan.size()) {
       RankPlan idle = step.plan.front();
@@ -199,7 +203,8 @@ class Steps {
     if (resources.size() < step.time.resources.size()) resources.resize(step.time.resources.size());
     for (std::size_t i = 0; i < step.time.resources.size(); ++i) {
       resources[i].name = step.time.resources[i].name;
-      resources[i].busy += step.time.resources[i].busy * step.time.total_us;  // a time, until it is settled
+      // A time in microseconds, until settle() turns it into a share.
+      resources[i].busy += step.time.resources[i].busy * step.time.total_us;
     }
   }
 
@@ -239,10 +244,11 @@ class Steps {
   DeviceWaves rules_;
   std::map<Key, PredictedPlan> known_;
   std::uint32_t appended_ = 0;
-  bool has_sums_ = false;  ///< such as CPU threads can take
+  bool has_sums_ = false;  ///< whether any step is a sum that CPU threads could add up
 };
 
-/// What is exact, without steps: a plan that kernels carry out, added up by GPUs or by CPU threads.
+/// For an exact call without steps: marks the plans that GPU ranks run (those of kernels, added up by GPUs or, from the
+/// border on, by CPU threads), and moves them to the front.
 void choose_executor(const Machine& machine, const Operation& operation, Prediction& prediction) {
   const std::size_t border = cpu_reduce_border_bytes_of(machine);
   const std::size_t bytes = operation.count * size_bytes(operation.type);
@@ -254,7 +260,8 @@ void choose_executor(const Machine& machine, const Operation& operation, Predict
                         [](const PredictedPlan& plan) { return plan.runs; });
 }
 
-/// What no plan of the clock is, and GPU ranks do: from a root, or to it, in two hops.
+/// Says that GPU ranks carry out a long broadcast or reduce in two hops, for which the clock has no plan; "" if they do
+/// not.
 std::string two_hops_text(const Machine& machine, const Operation& operation) {
   const std::uint32_t ranks = machine.request.ranks;
   if (!machine.arena || *machine.arena == kernels::ArenaKind::host || ranks < 3) return "";
@@ -295,7 +302,7 @@ std::string why_of(const Machine& machine, const Operation& operation, const Pre
   return why + sums_text(machine, operation);
 }
 
-/// A plan that the user named, whether GPU ranks run it or not.
+/// Marks whether GPU ranks run the plan that the user named.
 Prediction as_asked_for(const Machine& machine, Prediction prediction) {
   if (machine.arena)
     for (PredictedPlan& plan : prediction.plans) plan.runs = is_carried_out(plan);

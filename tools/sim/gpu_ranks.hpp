@@ -2,22 +2,27 @@
 
 #include "select/predict.hpp"
 
-/// What ranks would run on a machine, and for how long: the plan that predict() finds fastest, but for GPU ranks of one
-/// host only what they do (docs/gpus.md).
+/// Predicts what ranks would run on a machine, and for how long. This is the plan that predict() finds fastest, except
+/// that for GPU ranks of one host only what these ranks really do is considered (docs/gpus.md).
 namespace strait::sim {
 
-/// As predict(). Of GPU ranks of one host the choice is the fastest of the plans that kernels carry out; calls that
-/// islands carry or that are encoded consist of steps, each with the fastest of those; and CPU threads add up what they
-/// add up on GPU ranks. First the choice, then the same by GPUs or by CPUs instead, then plans that GPU ranks do not
-/// run. An error, too: a wire format of a call that cannot have one, or of ranks that are not GPUs of one host.
+/// Like predict(), with these differences for GPU ranks of one host:
+/// - The choice is the fastest of the plans that kernels carry out.
+/// - Calls that islands carry, and calls in a wire format, consist of steps. Each step takes the fastest of those
+///   plans.
+/// - CPU threads add up the same calls as on GPU ranks.
+/// The plans are in this order: the choice; with `others`, the same steps added up by GPUs instead of CPU threads or
+/// vice versa; plans that GPU ranks do not run. Also returns an error for a wire format if the call cannot have one, if
+/// an algorithm is named, or if the ranks are not GPUs of one host.
 Result<Prediction> predict_ranks(const Machine& machine, const Operation& operation, const SelectOptions& options = {},
                                  bool others = false, const Progress& progress = {});
 
-/// Whether it is one of the plans that kernels of GPU ranks carry out.
+/// Returns whether kernels of GPU ranks can carry out the plan.
 bool is_carried_out(const PredictedPlan& plan);
 
-/// From which all-reduces on CPU threads add up, once these rates are measured; 0: none. Where there are islands, of
-/// what crosses.
+/// Returns the size from which on CPU threads add up all-reduces of GPU ranks; 0: never. This holds once the rates of
+/// the machine have been measured by calibration. If there are islands, the size is that of the data that crosses
+/// between them.
 std::size_t cpu_reduce_border_bytes_of(const Machine& machine);
 
 }  // namespace strait::sim

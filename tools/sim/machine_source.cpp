@@ -22,7 +22,7 @@
 namespace strait::sim {
 namespace {
 
-/// As communicators model it, so that the prediction is of what they would choose.
+/// Models this machine's CPUs as communicators do, so that the prediction is what they would choose.
 Result<Machine> this_hosts_cpus(std::uint32_t ranks) {
   const auto cores = static_cast<std::uint32_t>(doctor::usable_cores().size());
   const KnownRates& known = process_rates();
@@ -61,7 +61,7 @@ Result<Machine> machine_on(const Topology& topology, const MachineOptions& optio
   if (options.host || topology.all(DeviceKind::gpu).empty()) return place_on_cpus(topology, options.ranks);
   const KnownRates& known = process_rates();
   STRAIT_ASSIGN(Machine machine, place_on_gpus(topology, options.ranks, known_gpu_rates(topology, known)));
-  // Of this machine communicators take nothing that is only assumed.
+  // For this machine, communicators use only rates that were measured, none that are merely assumed.
   if (options.topology.empty() && machine.arena && machine.arena != kernels::ArenaKind::nvlink)
     machine.exchange = exchange_rates(topology, known, machine.bus_ids, machine.arena == kernels::ArenaKind::host);
   return machine;
@@ -74,10 +74,11 @@ Result<Machine> machine_of(const MachineOptions& options) {
 }
 
 Result<Operation> operation_of(const OperationOptions& options, std::size_t bytes, std::uint32_t ranks) {
-  const std::size_t blocks = larger_buffer_count(options.collective, 1, ranks);  // of a buffer
+  const std::size_t blocks = larger_buffer_count(options.collective, 1, ranks);  // in a rank's larger buffer
   std::size_t count = perf::geometry(options.collective, bytes, options.type, ranks, 0).count;
   if (count == 0)
-    count = bytes / size_bytes(options.type) / blocks;  // too short for the 16 bytes a block of `strait perf`
+    // Too small for the blocks of `strait perf`, which are multiples of 16 bytes.
+    count = bytes / size_bytes(options.type) / blocks;
   if (count == 0 && options.collective != Collective::barrier)
     return fail(Code::invalid_argument,
                 too_short(bytes, name(options.type), blocks, size_bytes(options.type) * blocks));

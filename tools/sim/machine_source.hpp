@@ -13,48 +13,51 @@ namespace CLI {
 class App;
 }
 
-/// Which machine, and which operation on it, a user asks for.
+/// The machine and the operation that a user names on the command line.
 namespace strait::sim {
 
-/// A built-in machine's name, a file (Strait's JSON, NCCL's or hwloc's XML), or "": this machine.
+/// Returns the topology of a built-in machine (by name) or of a file (Strait's JSON, or the XML of NCCL or hwloc). "":
+/// that of this machine, with its measured rates.
 Result<Topology> topology_of(const std::string& from);
 
 struct MachineOptions {
-  std::string topology;     ///< as above
-  std::uint32_t ranks = 0;  ///< 0: all GPUs, or a rank for each CPU
-  bool host = false;        ///< ranks on the CPUs even where there are GPUs
+  std::string topology;     ///< as in topology_of()
+  std::uint32_t ranks = 0;  ///< 0: all GPUs, or one rank per CPU
+  bool host = false;        ///< place ranks on the CPUs even if there are GPUs
 };
-/// The GPUs of the machine; where there are none, or `host`, its CPUs. On this machine CPUs have the rates that
-/// selection works with.
+/// Places ranks on the GPUs of the machine, or on its CPUs if there are no GPUs or `host` is set. For the CPUs of this
+/// machine the rates are those that selection uses.
 Result<Machine> machine_of(const MachineOptions& options);
-/// The same when the topology is at hand (not for this machine).
+/// The same for a topology that is already known. Not for the CPUs of this machine, whose rates selection knows better.
 Result<Machine> machine_on(const Topology& topology, const MachineOptions& options);
 
-/// Which operation.
+/// The operation that a user names on the command line.
 struct OperationOptions {
   Collective collective = Collective::all_reduce;
   DataType type = DataType::float32;
   ReduceOp op = ReduceOp::sum;
   std::uint32_t root = 0;
-  WireFormat wire = WireFormat::off;  ///< of GPU ranks' calls
+  WireFormat wire = WireFormat::off;  ///< only for calls of GPU ranks
 };
-/// `bytes` as `strait perf` counts them, but for what is too short for its blocks of 16 bytes. An error: too few for
-/// every rank to have an element.
+/// Returns the operation whose size is `bytes` as `strait perf` counts it. `strait perf` makes blocks a multiple of 16
+/// bytes; sizes that are too small for that are divided into blocks of whole elements. Returns an error if there is not
+/// an element for every rank.
 Result<Operation> operation_of(const OperationOptions& options, std::size_t bytes, std::uint32_t ranks);
-/// The message of such an error. `ranks`: those that must have an element each.
+/// Returns the message of that error. `ranks`: how many ranks must have an element each. `least_bytes`: the smallest
+/// valid size.
 std::string too_short(std::size_t bytes, std::string_view type, std::size_t ranks, std::size_t least_bytes);
 
-/// Declares the collective, -d, -o, -r, --wire, --topology and --host.
+/// Adds the collective and the options -d, -o, -r, --wire, --topology and --host to a command.
 void declare_options(CLI::App& app, OperationOptions& operation, MachineOptions& machine);
 
 struct Bandwidths {
   double algorithm_gbps = 0;
   double bus_gbps = 0;
 };
-/// As nccl-tests defines them.
+/// Returns the algorithm and bus bandwidth as nccl-tests defines them.
 Bandwidths bandwidths(const Operation& operation, std::uint32_t ranks, double time_us);
 
-/// "sum" or, where nothing is added, "none".
+/// Returns "sum" etc., or "none" if the collective does not reduce.
 std::string op_text(const OperationOptions& options);
 
 }  // namespace strait::sim

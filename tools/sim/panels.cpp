@@ -14,7 +14,8 @@ namespace {
 using perf::line;
 using perf::text;
 
-/// Okabe and Ito: told apart with any colour vision, and by dashes in print.
+/// The palette of Okabe and Ito, whose colours can be told apart with any kind of colour vision. In black-and-white
+/// print the dashes tell the curves apart.
 constexpr std::array<const char*, 4> colours{"#0072b2", "#d55e00", "#009e73", "#cc79a7"};
 constexpr std::array<const char*, 4> dashes{"none", "7 4", "2 3", "9 3 2 3"};
 
@@ -26,7 +27,7 @@ struct Axis {
   double position(double value) const { return high > low ? from + (to - from) * (value - low) / (high - low) : from; }
 };
 
-/// 1, 2 or 5 times a power of ten, so that `count` of them or fewer reach `value`.
+/// Returns 1, 2 or 5 times a power of ten, such that at most `count` steps reach `value`.
 double tick_step(double value, double count) {
   const double power = std::pow(10, std::floor(std::log10(value / count)));
   for (const double digit : {1.0, 2.0, 5.0})
@@ -39,7 +40,8 @@ struct EndLabel {
   std::string text;
 };
 
-/// Each above the end of its curve, as far as there is room: in the order of their ends, down to `bottom`.
+/// Draws labels above the ends of their curves, in the order of these ends. Labels that would overlap are moved down,
+/// or up if they would be below `bottom`.
 std::string labels_svg(std::vector<EndLabel> labels, double bottom) {
   std::stable_sort(labels.begin(), labels.end(),
                    [](const EndLabel& a, const EndLabel& b) { return a.place.y < b.place.y; });

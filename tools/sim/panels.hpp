@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-/// What drawings of predictions have in common: two panels side by side, with curves over sizes or ranks.
+/// What all drawings of predictions share: two panels side by side, with curves over sizes or over ranks.
 namespace strait::sim {
 
 // Layout, in pixels.
@@ -19,12 +19,12 @@ struct Place {
   double x, y;
 };
 
-/// The colour of a curve, by its number.
+/// Returns the colour of a curve, by its index.
 const char* colour(std::size_t curve);
 std::string curve_svg(const std::vector<Place>& places, std::size_t index);
-/// A panel's title, axes and what is below it.
+/// Draws a panel's title and axes, and the text below it.
 std::string frame(double x, double y, const std::string& title, const std::string& below);
-/// A row for each curve, from `y` on.
+/// Draws a row for each curve, the first one at `y`.
 std::string legend(const std::vector<std::string>& names, double y);
 
 struct RanksCurve {
@@ -32,10 +32,10 @@ struct RanksCurve {
     std::uint32_t ranks;
     double value;
   };
-  std::vector<Value> values;  ///< by ranks, at least one
-  std::string last_label;     ///< beside the last
+  std::vector<Value> values;  ///< ascending by ranks; at least one
+  std::string last_label;     ///< drawn beside the last value
 };
-/// Values from 0 on over ranks, those of the first curve.
+/// Draws a panel of values over ranks, with a linear axis from 0. The ticks are at the ranks of the first curve.
 std::string ranks_panel(const std::string& title, const std::vector<RanksCurve>& curves, double x, double y);
 
 }  // namespace strait::sim

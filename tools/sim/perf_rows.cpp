@@ -20,11 +20,13 @@
 namespace strait::sim {
 namespace {
 
-/// The format of the calls that can have one, as for those that are measured.
+/// Returns the wire format for calls that can have one, determined as for measured calls: --wire, otherwise
+/// STRAIT_WIRE.
 Result<WireFormat> wire_of(const perf::Options& options) {
   if (options.wire) return *options.wire;
   const auto of_environment = Environment().text("STRAIT_WIRE");
-  if (!of_environment) return fail(Code::invalid_usage, of_environment.error().message);  // no option is wrong
+  // The code is invalid_usage, because no command-line option is wrong.
+  if (!of_environment) return fail(Code::invalid_usage, of_environment.error().message);
   STRAIT_ASSIGN(const auto wire, tools::parse_wire(*of_environment));
   return *wire;
 }

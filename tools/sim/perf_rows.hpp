@@ -5,11 +5,11 @@
 
 namespace strait::sim {
 
-/// The table of `strait perf`, predicted: every type, operation, root and size on the machine that --simulate names.
-/// In place is taken to cost the same.
+/// Predicts the table of `strait perf`: every type, operation, root and size on the machine that --simulate names.
+/// Calls in place are assumed to take as long as those out of place.
 Result<perf::Report> predicted_report(const perf::Options& options);
 
-/// Prints it, and writes what --json and --plot ask for. Returns the exit code.
+/// Prints the predicted table, and writes the files of --json and --plot. Returns the exit code.
 int predict_rows(const perf::Options& options);
 
 }  // namespace strait::sim

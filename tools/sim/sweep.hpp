@@ -15,10 +15,10 @@ struct SweepOptions {
   MachineOptions machine;  ///< `ranks` is not used
   OperationOptions operation;
   std::vector<std::size_t> sizes_bytes;  ///< ascending
-  std::vector<std::uint32_t> ranks;      ///< ascending; empty: as default_ranks() says
-  std::string algorithm;                 ///< instead of the choice
+  std::vector<std::uint32_t> ranks;      ///< ascending; empty: default_ranks()
+  std::string algorithm;                 ///< forced instead of the choice; empty: none
   std::vector<std::string> against;      ///< algorithms to compare with
-  Progress progress{};                   ///< told only of many ranks
+  Progress progress{};                   ///< called only with more than most_ranks_in_silence ranks
 };
 
 struct Point {
@@ -30,30 +30,32 @@ struct Point {
 };
 
 struct Curve {
-  std::string name;  ///< "Strait's choice", "ring"
+  std::string name;  ///< such as "Strait's choice" or "ring"
   std::vector<Point> points;
 };
 
 struct Sweep {
   std::string machine;
   OperationOptions operation;
-  std::vector<Curve> by_size;   ///< on the most ranks
-  std::vector<Curve> by_ranks;  ///< at the largest size
+  std::vector<Curve> by_size;   ///< all sizes on the largest number of ranks
+  std::vector<Curve> by_ranks;  ///< all numbers of ranks, at the largest size
 };
 
-/// What a reader should know of an algorithm that others are compared with: its name, and that NCCL does it so.
+/// Returns how a curve of this algorithm is labelled: its name and, for a ring through host memory, a note that NCCL
+/// does the same.
 std::string label_of(const std::string& algorithm, const Machine& machine);
 
-/// "2..10", "2,4,8", "16": ascending, at least 2 each.
+/// Parses numbers of ranks such as "2..10", "2,4,8" or "16". They must be at least 2; the result is ascending.
 Result<std::vector<std::uint32_t>> parse_ranks(std::string_view text);
-/// 2, 3, ... up to 16; beyond that powers of two, and never more than 64 by themselves (larger ones take long).
+/// Returns the numbers of ranks of a sweep up to `most`: 2, 3, 4, ... if `most` is at most 16; otherwise 2, 4, 8, ...
+/// and `most` itself. They end at 64, because predictions for more ranks take long.
 std::vector<std::uint32_t> default_ranks(std::uint32_t most);
 
 Result<Sweep> sweep(const SweepOptions& options);
 
 std::string to_text(const Sweep& sweep);
 std::string to_json(const Sweep& sweep);
-/// Bus bandwidth against size and against ranks, and how busy each level of the machine is.
+/// Draws bus bandwidth against size and against ranks, and how busy each level of the machine is.
 std::string plot_svg(const Sweep& sweep);
 std::string plot_html(const Sweep& sweep);
 

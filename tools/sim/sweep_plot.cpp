@@ -66,7 +66,7 @@ double levels_height(const Sweep& sweep) {
   return static_cast<double>(bars) * (bar_height + 5) + static_cast<double>(sweep.by_ranks.size()) * 28 + 36;
 }
 
-/// How busy the busiest resource of each level is, at the largest size on the most ranks.
+/// Draws how busy the busiest resource of each level is, at the largest size on the most ranks.
 std::string level_bars(const Sweep& sweep, double y) {
   const Point& largest = sweep.by_ranks.front().points.back();
   std::string svg =

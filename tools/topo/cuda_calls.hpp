@@ -8,7 +8,8 @@
 
 namespace strait::topo {
 
-/// The part of the driver's binary interface that is used here: cuda.h is not on every machine.
+/// The functions of the CUDA driver that are used here. They are declared by hand as part of the driver's ABI, because
+/// not every machine has cuda.h.
 struct CudaDriver::Calls {
   int (*init)(unsigned) = nullptr;
   int (*error_string)(int, const char**) = nullptr;
@@ -47,7 +48,8 @@ struct CudaDriver::Calls {
   int (*ipc_open)(std::uint64_t*, CudaIpcHandle, unsigned) = nullptr;
   int (*ipc_close)(std::uint64_t) = nullptr;
 
-  /// Looks all of them up; an error names those that `library` lacks.
+  /// Looks up all functions in `library`. Returns an error that names the missing ones; `name` is the library's name
+  /// for this error.
   Status bind(void* library, const std::string& name);
 };
 

@@ -251,7 +251,7 @@ Result<CudaModule> CudaDriver::module(int gpu, const char* ptx) {
   CudaModule module;
   if (const auto status =
           check(calls_->module_load(&module.module_, ptx), "compiling kernels for GPU " + std::to_string(gpu));
-      !status)  // the GPU is too old, or the driver came without its compiler
+      !status)  // The GPU is too old, or the driver has no compiler.
     return fail(Code::unsupported, status.error().message);
   module.driver_ = shared_from_this();
   module.gpu_ = gpu;
@@ -270,7 +270,8 @@ Status CudaDriver::launch(const CudaStream& stream, const CudaKernel& kernel, un
                           std::vector<std::uint64_t> arguments) {
   STRAIT_TRY(use(stream.gpu_));
   std::vector<void*> pointers;
-  for (std::uint64_t& argument : arguments) pointers.push_back(&argument);  // little-endian: the lower bytes are first
+  // Little-endian, so the lower bytes are first.
+  for (std::uint64_t& argument : arguments) pointers.push_back(&argument);
   const int status =
       calls_->launch(kernel.function, blocks, 1, 1, threads, 1, 1, 0, stream.stream_, pointers.data(), nullptr);
   if (status == cuda_success) return {};
@@ -292,7 +293,7 @@ Result<CudaGraph> CudaDriver::record(const CudaStream& stream, const std::functi
     recorded.gpu_ = stream.gpu_;
   }
   if (graph != nullptr) calls_->graph_destroy(graph);
-  STRAIT_TRY(std::move(enqueued));  // says more than that the recording was spoilt by it
+  STRAIT_TRY(std::move(enqueued));  // this error says more than that of the spoilt capture
   STRAIT_TRY(std::move(ended));
   return recorded;
 }

@@ -11,22 +11,23 @@
 #include "base/deadline.hpp"
 #include "base/error.hpp"
 
-/// The part of the CUDA driver that measuring links needs, loaded at run time: this works in builds without CUDA, and
-/// says what is missing where there is no GPU.
+/// The part of the CUDA driver that measuring links needs. It is loaded at run time, so that this works in builds
+/// without CUDA, and can say what is missing on a machine without GPUs.
 namespace strait::topo {
 
 class CudaDriver;
 
-/// By which another process of this host opens memory of a GPU.
+/// The handle with which another process of this host opens memory of a GPU.
 struct CudaIpcHandle {
   std::array<char, 64> bytes{};
 };
 
-/// Memory of a GPU, or pinned memory of the host that all GPUs reach. Freed with it, unless it is another's.
+/// Owns memory of a GPU, or pinned host memory that all GPUs can access. Frees it in its destructor, unless it is
+/// borrowed.
 class CudaMemory {
  public:
   CudaMemory() = default;
-  /// Of another owner, whom it must not outlive.
+  /// Refers to memory of another owner, which must outlive the result.
   static CudaMemory borrowed(int gpu, const void* data);
   CudaMemory(CudaMemory&& other) noexcept { *this = std::move(other); }
   CudaMemory& operator=(CudaMemory&& other) noexcept;
@@ -42,7 +43,7 @@ class CudaMemory {
   enum class Kind : std::uint8_t { gpu, host, opened } kind_ = Kind::gpu;
 };
 
-/// An order of copies on a GPU. Destroyed with it.
+/// Owns a stream of a GPU.
 class CudaStream {
  public:
   CudaStream() = default;
@@ -59,7 +60,7 @@ class CudaStream {
   void* stream_ = nullptr;
 };
 
-/// Kernels on a GPU. Given back with it.
+/// Owns a module, that is, kernels loaded on a GPU.
 class CudaModule {
  public:
   CudaModule() = default;
@@ -75,13 +76,13 @@ class CudaModule {
   void* module_ = nullptr;
 };
 
-/// One of a module, which must outlive it.
+/// A kernel of a module, which must outlive it.
 struct CudaKernel {
   void* function = nullptr;
   std::string name{};
 };
 
-/// What a stream was given while it recorded, to be run any number of times. Destroyed with it.
+/// Owns an executable graph: recorded work that can be launched any number of times.
 class CudaGraph {
  public:
   CudaGraph() = default;
@@ -97,11 +98,12 @@ class CudaGraph {
   void* executable_ = nullptr;
 };
 
-/// Calls from one thread only. Every error names the call, the GPU, and CUDA's reason.
+/// The CUDA driver. Not thread-safe: all calls must come from the same thread. Every error names the call, the GPU and
+/// CUDA's reason. Memory, streams, modules and graphs keep the driver loaded.
 class CudaDriver : public std::enable_shared_from_this<CudaDriver> {
  public:
-  /// Loads the driver and counts the GPUs, each of which is opened when first used. An error says what is missing:
-  /// driver, GPUs, or permission.
+  /// Loads the driver and counts the GPUs. The context of a GPU is created when the GPU is first used. Returns an error
+  /// that says what is missing: the driver, GPUs, or permission.
   static Result<std::shared_ptr<CudaDriver>> open(const std::string& library = "libcuda.so.1");
   ~CudaDriver();
   CudaDriver(const CudaDriver&) = delete;
@@ -109,41 +111,45 @@ class CudaDriver : public std::enable_shared_from_this<CudaDriver> {
 
   int gpus() const { return static_cast<int>(contexts_.size()); }
   Result<std::string> name(int gpu);
-  Result<std::string> bus_id(int gpu);  ///< "0000:1b:00.0", as sysfs writes it
+  Result<std::string> bus_id(int gpu);  ///< in the form of sysfs: "0000:1b:00.0"
 
-  /// Whether the driver lets `from` write to `to`; asks for it then.
+  /// Returns whether the driver lets `from` write to memory of `to`, and enables it if so.
   Result<bool> enable_peer(int from, int to);
   Result<std::size_t> free_bytes(int gpu);
   Result<CudaMemory> gpu_memory(int gpu, std::size_t bytes);
-  /// Pinned through `gpu`, and within reach of all; on the NUMA node of the calling thread.
+  /// Allocates pinned host memory in the context of `gpu`. All GPUs can access it. It is on the NUMA node of the
+  /// calling thread.
   Result<CudaMemory> host_memory(std::size_t bytes, int gpu = 0);
-  /// For another process. Of this one's, `memory` must outlive what is opened there.
+  /// Returns a handle for another process. `memory` must belong to this process and outlive its mappings in other
+  /// processes.
   Result<CudaIpcHandle> ipc_handle(const CudaMemory& memory);
-  /// Another process's, as if it were of `gpu`: copies go directly.
+  /// Maps memory of another process as memory of `gpu`, so that copies to and from it go directly.
   Result<CudaMemory> open(int gpu, const CudaIpcHandle& handle);
   Result<CudaStream> stream(int gpu);
-  /// Compiles for the GPU at hand. Code::unsupported: the driver cannot.
+  /// Compiles PTX for this GPU and loads it. Returns Code::unsupported if the driver cannot.
   Result<CudaModule> module(int gpu, const char* ptx);
   Result<CudaKernel> kernel(const CudaModule& module, const std::string& name);
-  /// `arguments`: addresses and numbers, in the order of the kernel's, which takes the lower bytes of each.
+  /// Launches a kernel. `arguments` are addresses and numbers in the order of the kernel's parameters; a parameter of
+  /// less than 8 bytes takes the lower bytes.
   Status launch(const CudaStream& stream, const CudaKernel& kernel, unsigned blocks, unsigned threads,
                 std::vector<std::uint64_t> arguments);
-  /// Makes it the current GPU of the calling thread, by which CUDA's runtime goes.
+  /// Makes `gpu` the current device of the calling thread, which the CUDA runtime uses, too.
   Status use(int gpu);
 
-  /// What `enqueue` puts on the stream, in a graph instead: nothing runs. Other threads' calls are not recorded.
+  /// Captures what `enqueue` puts on the stream into a graph; nothing runs. Calls of other threads are not captured.
   Result<CudaGraph> record(const CudaStream& stream, const std::function<Status()>& enqueue);
   Status launch(const CudaGraph& graph, const CudaStream& stream);
 
   Status to_host(const CudaStream& stream, const CudaMemory& host, const CudaMemory& gpu, std::size_t bytes);
   Status to_gpu(const CudaStream& stream, const CudaMemory& gpu, const CudaMemory& host, std::size_t bytes);
-  /// Directly where P2P is enabled, else as the driver sees fit, through host memory. The stream is the source's.
+  /// Copies directly if P2P is enabled; otherwise the driver stages the copy through host memory. `stream` must be of
+  /// the source GPU.
   Status to_peer(const CudaStream& stream, const CudaMemory& to, const CudaMemory& from, std::size_t bytes);
 
-  /// Whether all that was put on the stream is done.
+  /// Returns whether all work on the stream has ended.
   Result<bool> is_done(const CudaStream& stream);
-  /// Until all that was put on the stream is done. After a timeout the GPUs' memory is given up, not freed: freeing
-  /// waits.
+  /// Waits until all work on the stream has ended. After a timeout the memory of all GPUs is leaked on purpose, because
+  /// freeing it would wait for the work.
   Status wait(const CudaStream& stream, const Deadline& deadline);
 
  private:
@@ -163,7 +169,7 @@ class CudaDriver : public std::enable_shared_from_this<CudaDriver> {
 
   std::unique_ptr<void, CloseLibrary> library_;
   std::unique_ptr<Calls> calls_;
-  std::vector<void*> contexts_;  ///< the primary one of every GPU; null: not in use yet
+  std::vector<void*> contexts_;  ///< primary context of every GPU; null: not in use yet
   bool stuck_ = false;
 };
 

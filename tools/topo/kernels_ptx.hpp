@@ -1,7 +1,14 @@
 #pragma once
 
-/// The kernels that measure what a GPU costs apart from its links, as the driver takes them: it compiles PTX for the
-/// GPU at hand, so that measuring needs no toolkit. Of sm_70 and later, which know release and acquire.
+/// The kernels that measure the costs of a GPU apart from its links, as PTX. The driver compiles them for the GPU of
+/// the machine, so measuring needs no toolkit. They need sm_70 or later, for acquire and release operations.
+///
+/// - nothing: does nothing, for the time of a launch.
+/// - clear: sets a flag to 0.
+/// - ping: one thread hands a number back and forth with another GPU, as a step of a plan does apart from its bytes: a
+///   fence and a relaxed store publish it, an acquiring load polls for it. Gives up after some seconds of polling.
+/// - copy_over: copies `size` bytes in vectors of 16 bytes.
+/// - add_up: the same, but adds floats: to = to + from.
 namespace strait::topo {
 
 inline constexpr const char* kernels_ptx = R"ptx(

@@ -16,12 +16,13 @@ using doctor::now_us;
 
 constexpr std::size_t buffer_bytes = std::size_t{64} << 20;
 constexpr std::size_t small_bytes = 8;
-constexpr double target_us = 60'000;  // of a measurement
-constexpr int least_repeats = 8;      // those that share a link take turns: one may end this part earlier than another
+constexpr double target_us = 60'000;  // duration of a measurement
+// Streams that share a link take turns, so one may end one copy earlier than another: 1/8 of the time.
+constexpr int least_repeats = 8;
 constexpr int most_repeats = 64;
 constexpr int small_repeats = 200;
 
-/// This thread on the CPUs beside a GPU, so that memory which it pins lies there.
+/// Moves this thread to the CPUs beside a GPU, so that memory which it pins is there. The destructor moves it back.
 class NearGpu {
  public:
   NearGpu(const Topology& topology, const std::string& bus_id) {
@@ -48,12 +49,12 @@ class NearGpu {
 };
 
 struct Gpu {
-  CudaStream up, down;            ///< one for each direction: their copies run at once
+  CudaStream up, down;            ///< one for each direction, so that their copies run at the same time
   CudaMemory source, sink;        ///< on the GPU
-  CudaMemory uploads, downloads;  ///< pinned, on the host
+  CudaMemory uploads, downloads;  ///< pinned host memory
 };
 
-/// Copies that run at once, each again and again on a stream of its own.
+/// A copy that is made repeatedly on a stream of its own, at the same time as other transfers.
 struct Transfer {
   const CudaStream* stream;
   std::function<Status(std::size_t bytes)> copy;
@@ -104,10 +105,9 @@ class Bench {
 
   Status wait(const Transfer& transfer) { return driver_->wait(*transfer.stream, Deadline::after_ms(longest_ms_)); }
 
-  /// GB/s of each, while all of them are under way.
+  /// Returns the rate of each transfer in GB/s while all of them run.
   Result<std::vector<double>> rates(const std::vector<Transfer>& transfers) {
-    for (const Transfer& transfer : transfers)
-      STRAIT_TRY(transfer.copy(buffer_bytes));  // not measured: the first touch
+    for (const Transfer& transfer : transfers) STRAIT_TRY(transfer.copy(buffer_bytes));  // not timed: the first touch
     for (const Transfer& transfer : transfers) STRAIT_TRY(wait(transfer));
     double began = now_us();
     for (const Transfer& transfer : transfers) STRAIT_TRY(transfer.copy(buffer_bytes));
@@ -117,8 +117,8 @@ class Bench {
     began = now_us();
     for (int i = 0; i < repeats; ++i)
       for (const Transfer& transfer : transfers) STRAIT_TRY(transfer.copy(buffer_bytes));
-    // All are waited for one after the other; a stream that ends earlier than another waited for before is taken to
-    // end with it, which makes rates of uneven links too low, never too high.
+    // Streams are waited for one after the other. A stream that ends before an earlier one in this order seems to end
+    // with it, so rates of unequal links may come out too low, but never too high.
     std::vector<double> gbps;
     for (const Transfer& transfer : transfers) {
       STRAIT_TRY(wait(transfer));

@@ -7,9 +7,9 @@
 namespace strait::topo {
 namespace {
 
-constexpr std::size_t most_cpus = 16;  // of a matrix that someone wants to read
+constexpr std::size_t most_cpus = 16;  // larger matrices are hard to read
 
-/// All, or as many as fit, evenly over them: so that every socket is there.
+/// Returns all CPUs, or as many as fit, spread evenly so that every socket is included.
 std::vector<int> selection(const std::vector<int>& cpus) {
   const std::size_t count = std::min(cpus.size(), most_cpus);
   std::vector<int> some;
@@ -30,7 +30,7 @@ HostMeasurements measure_host() {
   for (std::size_t a = 0; a < count; ++a)
     for (std::size_t b = a + 1; b < count; ++b) {
       doctor::Team pair({found.cpus[a], found.cpus[b]});
-      doctor::measure_between_cores(pair, rates);  // both ways at once
+      doctor::measure_between_cores(pair, rates);  // both directions at the same time
       found.copy_gbps[a][b] = found.copy_gbps[b][a] = rates.memory.fetch_gbps;
       found.latency_us[a][b] = found.latency_us[b][a] = doctor::handover_us(pair, false);
     }

@@ -14,20 +14,20 @@ namespace {
 
 using doctor::now_us;
 
-constexpr std::size_t buffer_bytes = std::size_t{256} << 20;  // far more than the second-level caches hold
+constexpr std::size_t buffer_bytes = std::size_t{256} << 20;  // much more than second-level caches hold
 constexpr unsigned blocks = 1024, threads = 512;
 constexpr int launches = 500;
 constexpr int passes = 20;
 constexpr int repeats = 5;
 constexpr std::uint32_t hand_overs = 1000;
-constexpr double longest_flag_us = 500;  // longer: the kernels gave up
+constexpr double longest_flag_us = 500;  // beyond this the kernels have given up
 
 struct Gpu {
   CudaStream stream;
   CudaModule kernels;
   CudaKernel nothing, clear, ping, copy_over, add_up;
   CudaMemory source, sink;
-  CudaMemory flag, host_flag;  ///< the latter for peers that cannot reach the former
+  CudaMemory flag, host_flag;  ///< host_flag is for peers that cannot access `flag`
 };
 
 class Bench {
@@ -54,7 +54,7 @@ class Bench {
     STRAIT_ASSIGN(rates.call_us, slowest([&](Gpu& gpu) { return launch_us(gpu); }));
     STRAIT_ASSIGN(const double copy_us, slowest([&](Gpu& gpu) { return pass_us(gpu, gpu.copy_over); }));
     STRAIT_ASSIGN(const double add_us, slowest([&](Gpu& gpu) { return pass_us(gpu, gpu.add_up); }));
-    constexpr double bytes_per_us = 1e3;  // of one GB/s
+    constexpr double bytes_per_us = 1e3;  // at 1 GB/s
     rates.copy_gbps = buffer_bytes / (copy_us * bytes_per_us);
     rates.reduce_gbps = 2 * buffer_bytes / (add_us * bytes_per_us);
     STRAIT_ASSIGN(const auto step_us, middle_step_us());
@@ -63,7 +63,7 @@ class Bench {
   }
 
  private:
-  /// The quickest of a few times of `work`, on the slowest GPU: every collective waits for that.
+  /// Returns the best of a few times of `work` on the slowest GPU, for which every collective waits.
   Result<double> slowest(const std::function<Result<double>(Gpu&)>& work) {
     double slowest_us = 0;
     for (Gpu& gpu : gpus_) {
@@ -79,7 +79,7 @@ class Bench {
 
   Status wait(const Gpu& gpu) { return driver_->wait(gpu.stream, Deadline::after_ms(longest_ms_)); }
 
-  /// Of a kernel that does nothing, one after the other.
+  /// Returns the time of a launch of a kernel that does nothing, among many in a row.
   Result<double> launch_us(Gpu& gpu) {
     const double began = now_us();
     for (int i = 0; i < launches; ++i) STRAIT_TRY(driver_->launch(gpu.stream, gpu.nothing, 1, 1, {}));
@@ -101,7 +101,7 @@ class Bench {
     return wait(gpu);
   }
 
-  /// Half a round trip of a fence and a flag.
+  /// Returns half of a round trip, each way of which is a fence and a flag.
   Result<double> flag_us(std::size_t a, std::size_t b) {
     STRAIT_ASSIGN(const bool there, driver_->enable_peer(static_cast<int>(a), static_cast<int>(b)));
     STRAIT_ASSIGN(const bool back, driver_->enable_peer(static_cast<int>(b), static_cast<int>(a)));
@@ -126,7 +126,7 @@ class Bench {
     return taken_us;
   }
 
-  /// What the clock adds for the way itself.
+  /// Returns the latency that the clock adds for the path itself.
   Result<double> path_us(std::size_t a, std::size_t b) {
     STRAIT_ASSIGN(const std::string from, driver_->bus_id(static_cast<int>(a)));
     STRAIT_ASSIGN(const std::string to, driver_->bus_id(static_cast<int>(b)));
@@ -138,9 +138,9 @@ class Bench {
     return begin && end ? topology_.path(*begin, *end).latency_us : 0;
   }
 
-  /// Of the middle pair; nothing where there is but one GPU.
+  /// Returns the median pair's step time; nothing if there is only one GPU.
   Result<std::optional<double>> middle_step_us() {
-    constexpr double least_us = 0.05;  // where the topology assumes more for the way than the flag takes
+    constexpr double least_us = 0.05;  // for a topology that assumes more for the path than the flag takes
     std::vector<double> steps;
     for (std::size_t a = 0; a < gpus_.size(); ++a)
       for (std::size_t b = a + 1; b < gpus_.size(); ++b) {

@@ -7,7 +7,7 @@
 namespace strait::topo {
 namespace {
 
-/// Replaces what the file said of the same direction.
+/// Sets the rate of one direction, and replaces an earlier one.
 void put(TopologyData& data, DeviceId from, DeviceId to, double gbps, const std::string& origin) {
   if (gbps <= 0) return;
   std::erase_if(data.calibrations, [&](const MeasuredRate& r) { return r.from == from && r.to == to; });
@@ -21,7 +21,7 @@ const Link* link_between(const TopologyData& data, DeviceId lower, DeviceId uppe
   return found == data.links.end() ? nullptr : &*found;
 }
 
-/// The outermost PCIe link between a device and its NUMA node: (lower, upper).
+/// Returns the outermost PCIe link between a device and its NUMA node as (lower, upper).
 std::optional<std::pair<DeviceId, DeviceId>> way_out(const Topology& topology, DeviceId id) {
   std::optional<std::pair<DeviceId, DeviceId>> last;
   for (DeviceId up = topology.device(id).parent; up != no_device; id = up, up = topology.device(up).parent)
@@ -76,7 +76,7 @@ Result<Topology> with_measured_rates(const Topology& topology, const GpuMeasurem
         put(data, nvlink.upper, ids[i], from_switch, origin + ", one pair at a time");
       }
   }
-  constexpr double clearly = 0.9;  // of what its GPUs give alone: less means that they share the port
+  constexpr double clearly = 0.9;  // share of the sum of its GPUs' rates alone; below it the GPUs share the port
   for (const auto& [link, port] : shared) {
     if (port.gpus < 2) continue;
     if (port.up_all < clearly * port.up_alone)

@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Rows write, columns read.
+/// Formats a matrix whose rows are writers and whose columns are readers.
 std::string matrix_text(const std::string& title, const std::vector<std::string>& names, const Matrix& matrix) {
   std::string text = fmt::format("{}\n{:>8}", title, "");
   for (const std::string& name : names) text += fmt::format(" {:>8}", name);

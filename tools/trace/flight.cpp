@@ -44,13 +44,14 @@ std::optional<double> time_of(const StartedCall& call) { return call.started_uni
 
 std::uint64_t last_started(const RankRecord& rank) { return rank.started.empty() ? 0 : rank.started.back().sequence; }
 
-/// What the GPU has started last.
+/// Returns the call that the GPU has started last; null: none.
 const StartedCall* newest_started(const RankRecord& rank) {
   if (rank.started_messages && rank.started_messages->sequence >= last_started(rank)) return &*rank.started_messages;
   return rank.started.empty() ? nullptr : &rank.started.back();
 }
 
-// Of what ranks of a host share, each file has a state, and each of these grows with time alone.
+// Ranks of a host share their records, and every file has them as of some time. These values only grow with time, so
+// the larger one is the newer one.
 auto posted_so_far(const RankRecord& rank) {
   const auto last = [](const std::vector<RecordedCall>& calls) {
     return calls.empty() ? std::tuple(std::uint64_t{0}, false)
@@ -62,8 +63,8 @@ auto started_so_far(const RankRecord& rank) {
   return std::tuple(last_started(rank), rank.started_messages ? rank.started_messages->sequence + 1 : 0);
 }
 
-/// What two files say of a rank. `is_shared`: its host's ranks see all that it posts when it does; else they hear of
-/// it, and its own file counts.
+/// Merges what two files say of a rank. `is_shared`: all ranks of its host see its posts at once. Otherwise they learn
+/// of its posts later, and its own file has precedence.
 void put_together(RankRecord& known, RankRecord other, bool is_shared) {
   if (other.has_file && !known.has_file) std::swap(known, other);
   const bool is_heard = !is_shared && known.has_file;
@@ -84,7 +85,8 @@ void put_together(RankRecord& known, RankRecord other, bool is_shared) {
     known.started = std::move(other.started);
     known.started_messages = std::move(other.started_messages);
   }
-  if ((posted_more || started_more) && !known.gpu_work.empty()) known.gpu_work = "unknown";  // what it said is older
+  // What its own file says is older.
+  if ((posted_more || started_more) && !known.gpu_work.empty()) known.gpu_work = "unknown";
 }
 
 void add(const Json& json, std::map<std::string, Flight>& flights) {
@@ -117,7 +119,7 @@ void add(const Json& json, std::map<std::string, Flight>& flights) {
       for (const Json& call : seen["started"]) record.started.push_back(started_of(call, "sequence"));
     if (seen.contains("started_messages")) record.started_messages = started_of(seen["started_messages"], "after");
     if (json.contains("gpu")) {
-      record.knows_finished = false;  // calls of GPU ranks have no time of their end
+      record.knows_finished = false;  // the end of GPU ranks' calls is not recorded
       if (record.is_own) record.gpu_work = text_of(json["gpu"].at("work"));
     }
     record.known_posted = last_posted(record);
@@ -128,7 +130,7 @@ void add(const Json& json, std::map<std::string, Flight>& flights) {
   }
 }
 
-/// What is wrong with the file; "": it was added.
+/// Adds a file. Returns what is wrong with it, or "" if it was added.
 std::string add_file(std::istream& stream, std::map<std::string, Flight>& flights) {
   Json json;
   try {
@@ -137,7 +139,7 @@ std::string add_file(std::istream& stream, std::map<std::string, Flight>& flight
     return "is cut short, or no JSON: " + plain_text(problem);
   }
   try {
-    std::map<std::string, Flight> alone;  // what is wrong further down leaves nothing behind
+    std::map<std::string, Flight> alone;  // first tries it alone, so that a bad file adds nothing to `flights`
     add(json, alone);
     add(json, flights);
     return "";
@@ -151,10 +153,12 @@ std::string span(double us) {
   return us >= 1e3 ? fmt::format("{:.1f} ms", us * 1e-3) : fmt::format("{:.1f} us", us);
 }
 
-/// A rank goes on between the time of a file and the look at its calls.
+/// Formats how long ago something happened. A call may be slightly younger than its file, because ranks go on between
+/// taking the file's time and reading the calls.
 std::string ago(double us) { return span(std::max(us, 0.0)) + " ago"; }
 
-/// The end of a call that did not have to wait is the time of its post: no clock was read for it.
+/// Formats how long a call took. If a call did not have to wait, its end is recorded as the time of its post, without
+/// reading a clock.
 std::string time_taken(const RecordedCall& call) {
   if (!call.finished_unix_us) return "";
   const double us = *call.finished_unix_us - call.posted_unix_us;
@@ -168,7 +172,8 @@ bool is_unfinished(const RankRecord& rank) {
   return rank.knows_finished && !rank.calls.empty() && !rank.calls.back().finished_unix_us;
 }
 
-/// What its last call has waited for; a GPU rank's may be of a call before, and counts only while the GPU runs.
+/// Returns the rank for which this rank's last call has waited. A GPU rank may have noted it for an earlier call, so it
+/// counts only while the GPU is busy.
 std::optional<std::uint32_t> awaited_by(const RankRecord& rank) {
   return is_unfinished(rank) ||
                  (!rank.messages.empty() && !rank.messages.back().finished_unix_us && rank.knows_finished)
@@ -176,7 +181,7 @@ std::optional<std::uint32_t> awaited_by(const RankRecord& rank) {
              : std::nullopt;
 }
 
-/// "#17 all-reduce(count 8, int32, sum)", which is no number of what was posted.
+/// Formats "its #17 all-reduce(count 8, int32, sum)". The number is not that of a post.
 std::string numbered(const RankRecord& rank, const StartedCall& call) {
   return rank.started_messages && &call == &*rank.started_messages
              ? fmt::format("{} after its #{}", call.text, call.sequence)
@@ -202,7 +207,7 @@ std::string state_of(const RankRecord& rank, double now_us) {
   return rank.calls.empty() ? "" : "finished " + ago(now_us - *rank.calls.back().finished_unix_us);
 }
 
-/// The first call that not all ranks have alike, of those posted or started.
+/// Finds the first call, posted or started, that is not the same on all ranks.
 template <class Call>
 std::string difference(const Flight& flight, std::vector<Call> RankRecord::*calls, const char* text) {
   std::map<std::uint64_t, std::pair<const RankRecord*, const Call*>> first;
@@ -223,7 +228,8 @@ std::string names_where(const Flight& flight, const auto& holds) {
   return names;
 }
 
-/// What is said of a rank that has not come to a call, by the names of both, its number, and a time.
+/// Format strings for a rank that lacks a call. Their arguments: its name, the number of the call, the names of ranks
+/// that have it, and a time.
 struct Wording {
   const char* behind;
   const char* cannot_tell;
@@ -233,12 +239,13 @@ constexpr Wording of_posts{"Behind: {0} has not posted #{1}, which {2} posted {3
 constexpr Wording of_starts{"Behind: the GPU of {0} has not started collective {1}, as {2} did\n",
                             "Cannot tell: the GPU of {0} had not started collective {1} when last seen, {3} {2} did\n"};
 
-/// `rank` lacks the call `next`, as far as is known until `until_us`. Ranks that are well are some calls apart for a
-/// moment, and files of different times show them more apart than they ever were.
+/// Reports that `rank` has not made the call `next`, as far as is known until `until_us`; "" if no other rank has made
+/// it. Healthy ranks are briefly a few calls apart, and files written at different times show them further apart than
+/// they were.
 template <class Call>
 std::string without_call(const Flight& flight, const RankRecord& rank, std::uint64_t next, double until_us,
                          std::vector<Call> RankRecord::*calls, const Wording& wording) {
-  constexpr double slip_us = 1e5;  // on a busy machine a rank waits for a core for some hundredths of a second
+  constexpr double slip_us = 1e5;  // on a busy machine a rank may wait some hundredths of a second for a core
   const auto has_come = [&](const RankRecord& other) {
     return !(other.*calls).empty() && (other.*calls).back().sequence >= next;
   };
@@ -257,11 +264,11 @@ std::string without_call(const Flight& flight, const RankRecord& rank, std::uint
   return fmt::format(fmt::runtime(is_behind ? wording.behind : wording.cannot_tell), rank.name, next, ahead, time);
 }
 
-/// Whose GPU has not started what others' have, or is in what all have started.
+/// Reports GPUs that have not started what others have, and GPUs that have not finished what they started last.
 std::string gpu_verdict(const Flight& flight) {
   if (std::ranges::all_of(flight.ranks, [](const RankRecord& rank) { return last_started(rank) == 0; })) return "";
   std::string text;
-  // A rank that left no file may be known by what others saw of it, which over TCP is nothing of its GPU.
+  // A rank without a file may be known from what others saw. Over TCP they see nothing of its GPU.
   for (const RankRecord& rank : flight.ranks)
     if (last_started(rank) != 0 || rank.has_file)
       text += without_call(flight, rank, last_started(rank) + 1, rank.starts_until_us, &RankRecord::started, of_starts);

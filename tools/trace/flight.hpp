@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 
-/// What the flight recorders of a job wrote, put together: which rank is behind, and in what.
+/// Combines the files that the flight recorders of a job wrote, and determines which rank is behind, and in which call.
 namespace strait::trace {
 
 struct RecordedCall {
@@ -19,45 +19,47 @@ struct RecordedCall {
 
 /// A collective that a GPU has started, or its last group of sends and receives.
 struct StartedCall {
-  std::uint64_t sequence = 0;  ///< by the GPU's own count of collectives; of messages, of the one before them
+  /// Number by the GPU's own count of collectives; for messages, that of the collective before them.
+  std::uint64_t sequence = 0;
   std::string text;
   std::optional<double> started_unix_us{};
-  std::optional<bool> finished{};  ///< nothing: not known
+  std::optional<bool> finished{};  ///< empty: unknown
 };
 
 struct RankRecord {
   std::string name;            ///< "rank 3 (host n7, pid 4711)"
-  bool has_file = false;       ///< there is one of its own
-  bool is_own = false;         ///< what it posted is from that; else as another rank saw it
-  bool knows_finished = true;  ///< false: seen from another host
+  bool has_file = false;       ///< whether there is a file of this rank itself
+  bool is_own = false;         ///< whether its posts are from its own file; otherwise as another rank saw them
+  bool knows_finished = true;  ///< false: a GPU rank, or seen only by ranks of other hosts
   bool left = false;
-  std::uint64_t known_posted = 0;         ///< the last call of which any file tells
-  double posts_until_us = 0;              ///< up to then nothing else was posted
-  double starts_until_us = 0;             ///< likewise of what the GPU has started
-  std::optional<std::uint32_t> awaits{};  ///< the rank that its last call has waited for a while
-  std::string gpu_work{};                 ///< "finished", "running" or "unknown" of a GPU rank with a file of its own
-  std::vector<RecordedCall> calls{};      ///< oldest first
-  std::vector<RecordedCall> messages{};   ///< with where they go
-  std::vector<StartedCall> started{};     ///< of a GPU rank, in graphs too, oldest first
+  std::uint64_t known_posted = 0;         ///< number of the last call that any file knows
+  double posts_until_us = 0;              ///< time until which it is known to have posted nothing more
+  double starts_until_us = 0;             ///< time until which its GPU is known to have started nothing more
+  std::optional<std::uint32_t> awaits{};  ///< the rank for which its last call has waited for a while
+  /// "finished", "running" or "unknown" for a GPU rank with a file of its own; otherwise empty.
+  std::string gpu_work{};
+  std::vector<RecordedCall> calls{};     ///< oldest first
+  std::vector<RecordedCall> messages{};  ///< sends and receives, with their peers
+  std::vector<StartedCall> started{};    ///< for a GPU rank, also in graphs; oldest first
   std::optional<StartedCall> started_messages{};
 };
 
-/// A communicator.
+/// What is known of one communicator.
 struct Flight {
   std::string communicator;
   std::string transport;
-  std::vector<std::string> reasons;  ///< of the files, each once
-  double first_unix_us = 0;          ///< of the first file
-  double unix_us = 0;                ///< of the last one
+  std::vector<std::string> reasons;  ///< why the files were written, without duplicates
+  double first_unix_us = 0;          ///< time of the first file
+  double unix_us = 0;                ///< time of the last file
   std::vector<RankRecord> ranks;
 };
 
-/// Of files, and of folders that hold them, whose names begin with strait-flight-. What is cut short or none of a
-/// flight recorder is left out, and told to `left_out`, one message each; an error where nothing else is there.
+/// Reads files and, of a folder, its files strait-flight-*.json. Files that are cut short, or not from a flight
+/// recorder, are skipped, with one message each in `left_out`. Returns an error if nothing else is there.
 Result<std::vector<Flight>> read_flights(const std::vector<std::string>& paths,
                                          std::vector<std::string>* left_out = nullptr);
 
-/// A table of the ranks, then who is behind. `all_calls`: also every call of each rank.
+/// Formats a table of the ranks, and then says who is behind. `all_calls`: also lists every call of each rank.
 std::string report(const Flight& flight, bool all_calls);
 
 }  // namespace strait::trace

@@ -63,7 +63,7 @@ template <DataType type>
   return static_cast<std::uint32_t>(result);
 }
 
-/// As wire::scale_of, of a finite block.
+/// Returns the scale of a block without infinities and NaN, as wire::scale_of does.
 template <WireFormat format>
 [[gnu::always_inline]] inline float scale_of(std::uint32_t largest) {
   const float scale = __builtin_bit_cast(float, largest) / wire::largest_code<format>;
@@ -72,7 +72,7 @@ template <WireFormat format>
   return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, scale) - (overflows ? 1u : 0u));
 }
 
-/// Whole numbers near the values, in the low bits of each lane.
+/// Returns value * inverse, rounded to whole numbers, in the low bits of each lane.
 [[gnu::always_inline]] inline Words whole(Floats value, float inverse) {
   return as<Words>(value * inverse + wire::rounder);
 }
@@ -94,7 +94,7 @@ template <WireFormat format>
   }
 }
 
-/// float_lanes bytes, each extended with its sign.
+/// Loads float_lanes bytes and extends each with its sign.
 [[gnu::always_inline]] inline Integers load_signed_bytes(const std::uint8_t* pointer) {
 #if STRAIT_VECTOR_BYTES == 64
   return as<Integers>(_mm512_maskz_cvtepi8_epi32(all, load_unaligned<__m128i>(pointer)));
@@ -122,7 +122,8 @@ template <WireFormat format>
   return values;
 }
 
-/// The block's scale and codes; with a residual, what it lost.
+/// Encodes a block: stores its scale and codes. If there is a residual, adds it to the values first, and stores in it
+/// what the encoding lost. A block with an infinity or NaN gets the scale NaN, and its residual stays as it is.
 template <WireFormat format>
 [[gnu::always_inline]] inline void encode_values(Values values, std::uint8_t* payload, float* scale,
                                                  unsigned char* residual) {
@@ -202,7 +203,8 @@ template <WireFormat format>
 struct Recoder {
   static constexpr std::size_t payload_bytes = format == WireFormat::int4 ? block_elements / 2 : block_elements;
 
-  /// A block of a run, which lies `payload` bytes into every source, and its scale `scale` bytes.
+  /// Returns the sum of one block over all sources, divided by the divisor if there is one. In every source, `payload`
+  /// and `scale` are the byte offsets of the block's codes and scale.
   [[gnu::always_inline]] static Values sum(const RecodeCall& call, std::size_t payload, std::size_t scale) {
     Values sums = load_codes<format>(call.sources[0] + payload, load_unaligned<float>(call.sources[0] + scale));
     for (std::size_t s = 1; s < call.source_count; ++s) {

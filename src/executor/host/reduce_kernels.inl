@@ -14,7 +14,8 @@
 namespace strait::host {
 namespace {
 
-/// The unsigned integer of an accumulator's size.
+/// The unsigned type of an accumulator's size. Integers wrap around in it, whereas signed overflow would be undefined;
+/// floats are handled in it bit by bit.
 template <class Accumulator, bool floating>
 struct Wraps {
   using Type = typename spec::detail::Unsigned<Accumulator>::Type;
@@ -69,8 +70,8 @@ struct Kernel {
     if constexpr (combination == Combine::min && !floating) return b < a ? b : a;
     if constexpr (combination == Combine::max && !floating) return a < b ? b : a;
     if constexpr ((combination == Combine::min || combination == Combine::max) && floating) {
-      // Each selection gives its second operand when the two are equal or one is NaN. Their OR is then NaN if either
-      // is, and the -0 of two zeros; max is min with all signs flipped.
+      // Each selection yields its second operand if the two are equal or one is NaN. So the OR of both is NaN if either
+      // operand is, and -0 for zeros of different signs. max is min with all signs flipped.
       constexpr Wrapping no_flip = {};
       const Wrapping flip = combination == Combine::max ? no_flip + FloatFormat<Accumulator>::sign_mask : no_flip;
       const Values x = as<Values>(as<Wrapping>(a) ^ flip), y = as<Values>(as<Wrapping>(b) ^ flip);
@@ -92,7 +93,7 @@ struct Kernel {
     }
   }
 
-  /// `rest` elements (fewer than a vector) at the end of a buffer; the other lanes are zero.
+  /// Loads the last `rest` elements of a buffer (fewer than a vector); the other lanes are zero.
   static Values load_rest(const void* pointer, bool wide, std::size_t rest) {
     alignas(vector_bytes) unsigned char padded[vector_bytes] = {};
     std::memcpy(padded, pointer, rest * width(wide));
@@ -105,7 +106,7 @@ struct Kernel {
     std::memcpy(pointer, padded, rest * width(wide));
   }
 
-  /// Reads a block from a source: `vectors` vectors, or `rest` elements of one.
+  /// Reads a block from a source: `vectors` vectors, or if `rest` is not 0, `rest` elements of one vector.
   template <int vectors>
   [[gnu::always_inline]] static void read(const KernelCall& call, std::size_t source_index, std::size_t first,
                                           std::size_t rest, Values (&values)[vectors]) {
@@ -135,7 +136,8 @@ struct Kernel {
     }
   }
 
-  /// One block, from all sources to all destinations. rest == 0: `vectors` full vectors.
+  /// Reduces one block from all sources to all destinations: `vectors` full vectors, or if `rest` is not 0, `rest`
+  /// elements.
   template <int vectors>
   [[gnu::always_inline]] static void block(const KernelCall& call, std::size_t first, std::size_t rest) {
     Values sum[vectors];
@@ -165,7 +167,7 @@ struct Kernel {
     range(call, head, call.count);
   }
 
-  /// How many elements bring the first streaming destination to the start of a cache line.
+  /// Returns the number of elements before the first streaming destination reaches the start of a cache line.
   static std::size_t elements_before_line(const KernelCall& call) {
     constexpr std::size_t line_bytes = 64;
     for (std::size_t d = 0; d < call.destination_count; ++d) {
@@ -179,7 +181,7 @@ struct Kernel {
   }
 };
 
-/// Writes around the caches whole cache lines of the destination, whatever the source's alignment.
+/// Copies with non-temporal stores to whole cache lines of the destination, whatever the alignment of the source.
 void stream(void* destination, const void* source, std::size_t size_bytes) {
   constexpr std::size_t line_bytes = 64;
   auto* to = static_cast<unsigned char*>(destination);

@@ -1,4 +1,5 @@
-/// Vectors of accumulators, and how elements become them and come out of them. Part of reduce_kernels.inl.
+/// Vectors of accumulators, and their conversion from and to elements. Included by reduce_kernels.inl and
+/// quantize_kernels.inl.
 namespace strait::host {
 namespace {
 
@@ -11,7 +12,7 @@ struct VectorOf {
 template <class T, int lanes>
 using Vector = typename VectorOf<T, lanes>::Type;
 
-/// Lanes of 32 bits: where conversions of the small floats take place.
+/// Number of 32-bit lanes of a vector, in which small floats are converted.
 constexpr int float_lanes = vector_bytes / 4;
 using Floats = Vector<float, float_lanes>;
 using Words = Vector<std::uint32_t, float_lanes>;
@@ -21,7 +22,8 @@ template <int size_bytes>
 using Block = Vector<std::uint8_t, size_bytes>;
 
 #if STRAIT_VECTOR_BYTES == 64
-/// The forms of the intrinsics that take a mask start from zeros; the others from a variable that GCC 12 warns about.
+/// Selects all lanes. The masked forms of the intrinsics start from zeros, the others from a variable that is not
+/// initialised, about which GCC 12 warns.
 constexpr __mmask16 all = 0xffff;
 #endif
 
@@ -38,7 +40,7 @@ template <class T>
   return value;
 }
 
-/// Zero-extends `float_lanes` elements (of 2 bytes; the portable code also has elements of 1).
+/// Loads `float_lanes` elements and zero-extends them. Elements have 2 bytes; in the portable code also 1.
 template <class E>
 [[gnu::always_inline]] inline Words widen(const void* pointer) {
 #if STRAIT_VECTOR_BYTES == 64
@@ -53,7 +55,7 @@ template <class E>
 #endif
 }
 
-/// Keeps the low 1 or 2 bytes of each lane; the others are zero.
+/// Returns the low 1 or 2 bytes of each lane. The other bytes must be zero.
 template <class E>
 [[gnu::always_inline]] inline Block<float_lanes * sizeof(E)> narrow(Words words) {
   using Result = Block<float_lanes * sizeof(E)>;
@@ -71,7 +73,7 @@ template <class E>
 #endif
 }
 
-/// As strait::to_float, but NaN keep their payload: storing makes them canonical.
+/// Like strait::to_float, except that a NaN keeps its payload; it becomes canonical when it is stored.
 template <class E>
 [[gnu::always_inline]] inline Floats to_floats(Words bits) {
   using Format = FloatFormat<E>;
@@ -87,14 +89,14 @@ template <class E>
     const Words subnormal = as<Words>(as<Floats>(one_up) - as<Floats>(smallest_normal));
     const Integers is_subnormal = as<Integers>(magnitude) < (1 << Format::mantissa_bits);
     Words value = is_subnormal ? subnormal : normal;
-    // Infinity and NaN (in e4m3: NaN) have the float's highest exponent too; e4m3's NaN has a mantissa already.
+    // Infinity and NaN (in e4m3, only NaN) get the float's highest exponent. The NaN of e4m3 already has a mantissa.
     const Integers is_special = as<Integers>(magnitude) >= Format::infinity;
     value = is_special ? (normal | FloatFormat<float>::infinity) : value;
     return as<Floats>(value | sign);
   }
 }
 
-/// As strait::from_float; the element is in the low bits of the lane.
+/// Like strait::from_float. The element is in the low bits of its lane.
 template <class E>
 [[gnu::always_inline]] inline Words from_floats(Floats value) {
   using Format = FloatFormat<E>;
@@ -104,7 +106,7 @@ template <class E>
   const Words half = ((bits >> Wide::shift) & 1u) + ((1u << (Wide::shift - 1)) - 1);
   const Words nan = Words{} + static_cast<std::uint32_t>(Format::canonical_nan);
   if constexpr (!Wide::subnormals_become_normal) {
-    return value != value ? nan : (bits + half) >> Wide::shift;  // carries at most into infinity, never into the sign
+    return value != value ? nan : (bits + half) >> Wide::shift;  // a carry reaches infinity at most, never the sign
   } else {
     const Words rounder = Words{} + Wide::rounder;
     const Words subnormal = as<Words>(as<Floats>(magnitude) + as<Floats>(rounder)) - rounder;
@@ -119,7 +121,7 @@ template <class E>
 }
 
 #if STRAIT_VECTOR_BYTES >= 32
-/// Lanes of float16, which the processor converts itself.
+/// Lanes of float16, which the processor converts in hardware.
 using Halves = Vector<std::uint16_t, float_lanes>;
 
 [[gnu::always_inline]] inline Floats to_floats(Halves halves) {
@@ -130,7 +132,7 @@ using Halves = Vector<std::uint16_t, float_lanes>;
 #endif
 }
 
-/// Elements of one byte, each in the upper byte of its lane: e5m2 is the upper byte of a float16.
+/// Loads elements of one byte into the upper bytes of lanes: an e5m2 is the upper byte of a float16.
 [[gnu::always_inline]] inline Halves load_upper_bytes(const void* pointer) {
 #if STRAIT_VECTOR_BYTES == 64
   return as<Halves>(_mm256_cvtepu8_epi16(load_unaligned<__m128i>(pointer))) << 8;
@@ -140,7 +142,7 @@ using Halves = Vector<std::uint16_t, float_lanes>;
 }
 #endif
 
-/// Elements of a small float, as floats; NaN in any form.
+/// Loads elements of a small float as floats. A NaN may have any payload.
 template <class E>
 [[gnu::always_inline]] inline Floats load_small(const void* pointer) {
 #if STRAIT_VECTOR_BYTES >= 32
@@ -148,7 +150,8 @@ template <class E>
   if constexpr (mantissa_bits == 10) return to_floats(load_unaligned<Halves>(pointer));
   if constexpr (mantissa_bits == 2) return to_floats(load_upper_bytes(pointer));
   if constexpr (mantissa_bits == 3) {
-    // One bit lower, e4m3 is a float16 times 2^8. Its NaN comes out as 480, which is no other element.
+    // Shifted right by one bit, e4m3 is a float16 that is too small by a factor of 2^8. Its NaN comes out as 480, a
+    // value that no other element has.
     const Halves upper = load_upper_bytes(pointer);
     const Floats value = to_floats((upper & 0x8000) | ((upper & 0x7fff) >> 1)) * 256.0F;
     const Floats nan = as<Floats>(Words{} + FloatFormat<float>::canonical_nan);
@@ -161,7 +164,7 @@ template <class E>
 #endif
 }
 
-/// Floats rounded to elements of a small float.
+/// Rounds floats to elements of a small float.
 template <class E>
 [[gnu::always_inline]] inline Block<float_lanes * sizeof(E)> round_small(Floats value) {
 #if STRAIT_VECTOR_BYTES >= 32
