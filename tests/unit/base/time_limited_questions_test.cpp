@@ -73,8 +73,7 @@ TEST(TimeLimitedQuestions, DoesNotWaitForWhatHangs) {
     };
     const Stopwatch watch;
     EXPECT_EQ(questions.ask(hangs, milliseconds(50)), std::nullopt);
-    EXPECT_GE(watch.elapsed() + watch.stalled(), milliseconds(50));  // time in which the machine stalls counts as
-                                                                     // waiting
+    EXPECT_GE(watch.elapsed() + watch.stalled(), milliseconds(50));  // stalls of the machine count as waiting
     for (int i = 0; i < 100; ++i) EXPECT_EQ(questions.ask([] { return std::optional(2); }, seconds(10)), std::nullopt);
     EXPECT_LT(watch.elapsed(), seconds(5));
     helper = std::jthread([&] {

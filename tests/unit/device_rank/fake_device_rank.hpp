@@ -22,8 +22,7 @@ struct FakeGpu {
   std::uintptr_t other_capturing_stream = 0;  ///< this one captures, too, into another graph
   std::uintptr_t bad_stream = 0;              ///< a stream whose state cannot be queried
   Code bad_because = Code::invalid_usage;     ///< the error of that query
-  std::atomic<bool> looks_at_peers{false};    ///< before each launch a rank examines its peers, as its attendant does
-                                              ///< now and then
+  std::atomic<bool> looks_at_peers{false};    ///< before each launch ranks examine peers, as attendants do
   std::atomic<int> idle{-1};                  ///< what is_idle() returns: 1, 0, or -1 for unknown
   std::atomic<int> launches{0};
   std::atomic<std::size_t> aggregates{1};  ///< number of collectives of a group that go into one launch
@@ -47,8 +46,7 @@ struct FakeGpu {
   std::atomic<int> registrations{0};
   int rank_without_memory = -1;               ///< a rank that runs out of memory after all have agreed to register some
   std::array<std::uint64_t, 4> registered{};  ///< by rank: the number of the last registration
-  std::atomic<bool> has_attendants{false};    ///< ranks have attendant threads, which watch what their GPUs have
-                                              ///< started, and their peers
+  std::atomic<bool> has_attendants{false};    ///< attendant threads watch started calls and peers
   /// By rank: what GPUs have started, and whether their kernels wait. For tests of started calls.
   std::array<kernels::LaunchCounts, 4> counts{};
   std::array<kernels::Mailbox, 4> mailboxes{};

@@ -325,7 +325,7 @@ TEST_P(Hosts, AFailureEndsWhatWaits) {
   });
 }
 
-/// Rounds of calls of 8 MB or more have the same length, so ranks that pass different counts are noticed only later.
+/// Rounds of calls of 8 MB or more have one length, so rounds of calls that differ in length look alike.
 TEST(HostsOfOne, LongCallsOfOtherLengthsAreTold) {
   EmulatedHosts hosts({{0}, {1}});
   hosts.run([](EmulatedHosts::Rank& rank) {

@@ -182,9 +182,7 @@ TEST_P(Started, WhatWaitsHasNotEnded) {
 
 /// After a launch that gave up, later ones end at once, even behind a launch that had nothing to do.
 TEST_P(Started, ALaunchOfNothingForgivesNothing) {
-  if (kernels_of_launches[0].name != std::string_view(GetParam().name))
-    return;  // empty launches have the protocol of
-             // this kernel
+  if (kernels_of_launches[0].name != std::string_view(GetParam().name)) return;  // empty launches use its protocol
   constexpr std::uint32_t rank = 1;
   const auto give_up_after = [](DeviceLaunch launch, std::uint64_t ns) {
     std::visit([&](auto& argument) { argument.ring.timeout_ns = ns; }, launch.argument);

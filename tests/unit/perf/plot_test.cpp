@@ -42,9 +42,7 @@ TEST(Plot, ABaselineHasLinesAndColumnsOfItsOwn) {
   Report report = example(true);
   report.baseline = BaselineInfo{"/lib/libnccl.so.2", 22809};
   for (Row& row : report.rows) {
-    for (Measurement* m : {&row.out_of_place, &*row.in_place})
-      m->p50_us = m->p99_us = 0;  // as in comparisons with a
-                                  // baseline
+    for (Measurement* m : {&row.out_of_place, &*row.in_place}) m->p50_us = m->p99_us = 0;  // as with a baseline
     row.baseline_out_of_place = row.out_of_place;
     row.baseline_out_of_place->time_us *= 2;
     row.baseline_out_of_place->bus_gbps /= 2;

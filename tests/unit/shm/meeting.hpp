@@ -56,9 +56,7 @@ inline RendezvousRequest request_of_several(std::uint32_t rank, int ranks, const
     if (!is_leader && !first) ++progress.connected;
     while ((is_leader ? !first && progress.connected < ranks - 1 : first && !progress.listens) && !deadline.expired())
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (is_leader && !first)
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // by then all have sent their
-                                                                   // greetings, too
+    if (is_leader && !first) std::this_thread::sleep_for(std::chrono::milliseconds(20));  // all have greeted by then
     return own;
   };
   return request;

@@ -147,7 +147,7 @@ TEST(CpuReducers, LeaveHalfOfTheCoresAlone) {
   EXPECT_EQ(cpu_reducers_of_each(4, 8, 4, 4), 2U);
   EXPECT_EQ(cpu_reducers_of_each(4, 8, 10, 10), 0U);
   EXPECT_EQ(cpu_reducers_of_each(4, 8, 10, 6), 1U);   // the first ranks of six islands
-  EXPECT_EQ(cpu_reducers_of_each(4, 16, 10, 6), 1U);  // there are cores for two each, which would be slower
+  EXPECT_EQ(cpu_reducers_of_each(4, 16, 10, 6), 1U);  // 16 suffice for two each, which would be slower
   EXPECT_EQ(cpu_reducers_of_each(4, 5, 10, 6), 0U);
 }
 
