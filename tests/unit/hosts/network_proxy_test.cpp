@@ -161,7 +161,7 @@ TEST(NetworkProxy, LeavesItToTheProcessWhoseItIs) {
   EXPECT_EQ(carried_out.value, 3);
 }
 
-/// As at the end of a communicator, which gives data that has been sent more time.
+/// The proxy is ended as at the end of a communicator, which first gives data that has been sent more time.
 TEST(NetworkProxy, EndsWhereNobodyReceives) {
   setenv("STRAIT_TRANSPORT", "tcp", 1);
   const auto id = create_unique_id(Environment(), {});

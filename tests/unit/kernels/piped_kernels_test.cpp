@@ -263,7 +263,7 @@ TEST(Piped, WaitsEnd) {
   }
 }
 
-/// Not even on lanes that the launch that gave up did not use, and whichever of the two launches was piped.
+/// This also holds on lanes that the launch that gave up did not use, and whichever of the two launches was piped.
 TEST(Piped, NothingFollowsALaunchThatGaveUp) {
   for (const auto& [first, second] : {std::pair(true, true), {true, false}, {false, true}})
     for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {

@@ -197,7 +197,7 @@ TEST_P(Started, ALaunchOfNothingForgivesNothing) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(15));
 }
 
-/// As launches of messages over several rings are.
+/// Launches run beside one another if messages use several rings.
 TEST_P(Started, LaunchesSideBySideCount) {
   const DeviceLaunch nothing = machine_.calls(0).launch_of_nothing();
   for (int turn = 0; turn < 100; ++turn) {
