@@ -94,7 +94,7 @@ TEST(Environment, RefusesMalformedValuesByName) {
                                        {"STRAIT_SLICE_BYTES", "4T", "64K"},
                                        {"STRAIT_SLICE_BYTES", "2G", "1073741824"},
                                        {"STRAIT_SLICE_BYTES", "9223372036854775807K", "64K"},
-                                       {"STRAIT_SLICE_BYTES", "18014398509482048K", "64K"},  // 64K modulo 2^64
+                                       {"STRAIT_SLICE_BYTES", "18014398509482048K", "64K"},  // would be 64K modulo 2^64
                                        {"STRAIT_SIMD", "sse", "auto, portable, avx2, avx512"},
                                        {"STRAIT_SIMD", "auto|portable", "one of"},
                                        {"STRAIT_DEBUG", "loud", "off, warn, info, trace"}}) {

@@ -14,7 +14,7 @@ namespace {
 thread_local bool can_start_threads = true;
 }  // namespace
 
-/// In place of the C library's.
+/// Replaces the C library's function.
 extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* thread,
                                                                      const pthread_attr_t* attributes,
                                                                      void* (*body)(void*), void* argument) noexcept {
@@ -33,7 +33,7 @@ TEST(TimeLimitedQuestions, Answers) {
   EXPECT_EQ(questions.ask([] { return std::optional<int>(); }, seconds(10)), std::nullopt);
 }
 
-/// There nothing of the user's is to be put back.
+/// On such a thread, no state of the user's need be restored afterwards.
 TEST(TimeLimitedQuestions, AsksOnAThreadOfStraits) {
   TimeLimitedQuestions questions;
   EXPECT_EQ(questions.ask([] { return std::optional(is_own_thread); }, seconds(10)), true);
@@ -47,7 +47,7 @@ TEST(TimeLimitedQuestions, PreparesItsThreadBeforeTheFirstQuestion) {
     EXPECT_EQ(questions.ask([&] { return std::optional(prepared == std::this_thread::get_id()); }, seconds(10)), true);
 }
 
-/// Who asks may be a thread that nobody catches anything for.
+/// ask() must not throw, because the caller may be a thread on which nobody catches exceptions.
 TEST(TimeLimitedQuestions, KnowsNothingWhereThereIsNoThread) {
   TimeLimitedQuestions questions;
   const auto question = [] { return std::optional(3); };
@@ -59,7 +59,7 @@ TEST(TimeLimitedQuestions, KnowsNothingWhereThereIsNoThread) {
   EXPECT_EQ(questions.ask(question, seconds(10)), 3);
 }
 
-/// Who asks does not wait for what hangs, nor does who asks next; and the end waits until it does no more.
+/// Neither the caller nor later callers wait for a question that hangs. The destructor does, until the question ends.
 TEST(TimeLimitedQuestions, DoesNotWaitForWhatHangs) {
   std::latch ends(1);
   std::atomic<bool> ended{false};
@@ -84,7 +84,7 @@ TEST(TimeLimitedQuestions, DoesNotWaitForWhatHangs) {
   EXPECT_TRUE(ended);
 }
 
-/// Of several that ask at a time each has an answer.
+/// If several threads ask at the same time, each gets its answer.
 TEST(TimeLimitedQuestions, WaitsForAnEarlierQuestion) {
   TimeLimitedQuestions questions;
   std::atomic<int> answered{0};

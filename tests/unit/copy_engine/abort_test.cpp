@@ -1,4 +1,4 @@
-// What ranks wait for: a rank that never comes is named, a failure ends every wait, and nothing is left that waits.
+// What ranks wait for: a rank that never calls is named, a failure ends every wait, and nothing is left waiting.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -17,8 +17,8 @@ using copy_engine::CopyCall;
 using copy_engine::StagedCopies;
 using namespace std::chrono_literals;
 
-/// What an operation still copies after a failure is undefined: races there are no defects, and reporting them takes
-/// the thread sanitizer minutes.
+/// What a running operation copies after a failure is undefined. Races there are not defects, and the thread sanitizer
+/// would take minutes to report them.
 #define STRAIT_SKIP_UNDER_THREAD_SANITIZER() \
   if (one_view) GTEST_SKIP() << "copies race after a failure"
 
@@ -34,7 +34,7 @@ CopyCall call_of(Collective collective, Bytes& send, Bytes& receive, std::size_t
           .receive = receive.data()};
 }
 
-/// Rank 1 never calls. All others name it, and end with a queue of operations when the communicator has failed.
+/// Rank 1 never calls. All others name it, and their queues of operations end once the communicator has failed.
 void expect_missing_rank_is_named(Collective collective, std::uint32_t root, bool one_queue) {
   constexpr std::uint32_t ranks = 4, missing = 1;
   constexpr std::size_t count = 300'000;
@@ -73,7 +73,7 @@ TEST(StagedAbort, ARankThatNeverComesIsNamed) {
       }
 }
 
-/// A call that the user's stream has not come to is nobody's fault.
+/// A call that is enqueued behind unfinished work of the user's stream is not reported as a wait for a rank.
 TEST(StagedAbort, TheUsersOwnWorkIsNoWait) {
   Machine machine(2, 4 << 20);
   Bytes data(200'000), other(200'000);
@@ -96,7 +96,8 @@ TEST(StagedAbort, TheUsersOwnWorkIsNoWait) {
   EXPECT_FALSE(rank.copies->wait());
 }
 
-/// Between two looks that find a call under way, that of the first may have ended.
+/// A call may end and the next one begin between two looks (wait()) that both find a call running. The duration must
+/// then start anew.
 TEST(StagedAbort, ACallThatHasEndedBetweenTwoLooksIsProgress) {
   Machine machine(2, 4 << 20);
   Bytes data(200'000), other(200'000);
@@ -106,7 +107,7 @@ TEST(StagedAbort, ACallThatHasEndedBetweenTwoLooksIsProgress) {
   for (int call = 0; call < 4; ++call) {
     const std::uint32_t before = begun.load();
     ASSERT_TRUE(rank.copies->enqueue(call_of(Collective::all_gather, data, data, 100'000), rank.stream));
-    while (begun.load() == before) std::this_thread::sleep_for(1ms);  // a look before would see that no call runs
+    while (begun.load() == before) std::this_thread::sleep_for(1ms);  // an earlier look would find no call running
     const auto first = rank.copies->wait();
     ASSERT_TRUE(first);
     EXPECT_LT(first->duration, 20ms) << call;
@@ -128,12 +129,12 @@ TEST(StagedAbort, AllRanksEndWhileChunksAreUnderWay) {
     as_threads(4, [&](std::uint32_t number) {
       Bytes send(4 << 20), receive(4 << 20);
       Rank rank(machine, number, small_options(), {.seed = number, .one_queue = attempt % 2 == 1});
-      // Some ranks get further than others before it happens.
+      // Some ranks get further than others before the failure.
       for (std::uint32_t i = 0; i < 2 + number; ++i)
         ASSERT_TRUE(rank.copies->enqueue(call_of(collective, send, receive, 1 << 20), rank.stream));
       std::this_thread::sleep_for(std::chrono::milliseconds(attempt + number));
       if (number == 2) machine.failed() = true;
-      // The destructor ends what is left, with the buffers still there.
+      // The destructor ends what still runs, while the buffers still exist.
       const auto began = std::chrono::steady_clock::now();
       rank.copies.reset();
       EXPECT_LT(std::chrono::steady_clock::now() - began, 10s);
@@ -141,7 +142,8 @@ TEST(StagedAbort, AllRanksEndWhileChunksAreUnderWay) {
   }
 }
 
-/// Whatever command the driver refuses: an error, and nothing that waits once the communicator has failed.
+/// Whichever command the driver refuses, enqueue() returns an error, and nothing waits once the communicator has
+/// failed.
 TEST(StagedAbort, ADriverThatFailsHarmsNobody) {
   STRAIT_SKIP_UNDER_THREAD_SANITIZER();
   for (int commands = 1; commands < 60; ++commands) {

@@ -10,7 +10,7 @@
 #include "support/random_data.hpp"
 #include "support/reference.hpp"
 
-/// Calls for the copy engines, with buffers and what they must hold afterwards.
+/// Calls for the copy engines, with their buffers and the expected outputs.
 namespace strait::testing {
 
 using copy_engine::CopyCall;
@@ -19,7 +19,7 @@ inline constexpr Collective collectives[] = {Collective::all_reduce, Collective:
                                              Collective::all_to_all, Collective::broadcast,  Collective::reduce,
                                              Collective::gather,     Collective::scatter};
 
-/// What all ranks know of one call.
+/// A call and the inputs of all ranks.
 struct Case {
   Collective collective = Collective::all_reduce;
   DataType type = DataType::float32;
@@ -57,7 +57,7 @@ inline Case make_case(std::uint64_t seed, std::uint32_t ranks, std::size_t most_
   return c;
 }
 
-/// A rank's buffers for a call, at odd addresses and with guards around the output.
+/// A rank's buffers for a call: at unaligned addresses unless `c.aligned`, with guard bytes around the output.
 class Buffers {
  public:
   Buffers(const Case& c, std::uint32_t rank, std::uint32_t ranks) : case_(c), rank_(rank), guard_(c.aligned ? 64 : 67) {
@@ -85,7 +85,7 @@ class Buffers {
              .receive = output_};
   }
   const CopyCall& call() const { return call_; }
-  /// Not of a call in place.
+  /// Only for calls that are not in place.
   void wipe_output() { std::fill(receive_.begin(), receive_.end(), fill); }
 
   void check() const {
@@ -105,7 +105,7 @@ class Buffers {
   static constexpr std::byte fill{0xa5};
   const Case& case_;
   std::uint32_t rank_;
-  std::size_t guard_;  ///< odd where no alignment is to be
+  std::size_t guard_;  ///< odd if buffers must be unaligned
   Bytes send_, receive_;
   std::byte* output_ = nullptr;
   CopyCall call_;

@@ -1,4 +1,4 @@
-// Every collective that copies and every type, on ranks that are threads, against plain loops, bit by bit.
+// Every collective that only copies, with every type, on ranks that are threads, compared bit by bit with plain loops.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -23,7 +23,7 @@ struct Setting {
   std::size_t most_bytes = 90'000;
 };
 
-/// Of the collectives that go this way.
+/// Returns a case of a collective that staged copies support.
 Case make_copying_case(std::uint64_t seed, std::uint32_t ranks, std::size_t most_bytes) {
   while (true) {
     Case c = make_case(seed = mix(seed), ranks, most_bytes);
@@ -31,7 +31,7 @@ Case make_copying_case(std::uint64_t seed, std::uint32_t ranks, std::size_t most
   }
 }
 
-/// Calls in groups that are enqueued at once, of which only the last is waited for.
+/// Runs groups of calls. The calls of a group are enqueued at once, and only the last is waited for.
 void run_cases(const Setting& setting, std::uint64_t seed, int groups, std::size_t calls_in_a_group) {
   Machine machine(setting.ranks, 6 << 20);
   std::vector<std::vector<Case>> cases(static_cast<std::size_t>(groups));
@@ -55,7 +55,7 @@ void run_cases(const Setting& setting, std::uint64_t seed, int groups, std::size
   });
 }
 
-/// The thread sanitizer costs tens of times the time.
+/// Whether many calls can be run: the thread sanitizer makes them tens of times slower.
 constexpr bool has_time = !one_view;
 
 TEST(StagedCollectives, HaveTheBitsOfAPlainLoop) {
@@ -79,7 +79,7 @@ TEST(StagedCollectives, KeepTheirOrderAtFullSpeed) {
   run_cases({.ranks = 3, .options = small_options(), .slow = false, .most_bytes = 300'000}, 7, has_time ? 10 : 2, 8);
 }
 
-/// Inputs that the user's stream has yet to make, and outputs that it goes on with.
+/// Inputs that earlier work on the user's stream has yet to produce, and outputs that later work on it reads.
 TEST(StagedCollectives, FollowAndPrecedeTheUsersWork) {
   Machine machine(2, 4 << 20);
   const std::size_t count = 50'000;
@@ -98,7 +98,7 @@ TEST(StagedCollectives, FollowAndPrecedeTheUsersWork) {
     ASSERT_TRUE(rank.copies->enqueue(call, rank.stream));
     rank.driver->run(rank.stream, [&] {
       copied = results;
-      std::fill(values.begin(), values.end(), 0);  // as if the input were used again
+      std::fill(values.begin(), values.end(), 0);  // as if the program reused its input buffer
     });
     rank.driver->finish(rank.stream);
     std::vector<std::int32_t> expected(count, 21);
@@ -107,7 +107,7 @@ TEST(StagedCollectives, FollowAndPrecedeTheUsersWork) {
   });
 }
 
-/// Counters go on beyond 32 bits: memory that has been in use for long.
+/// Counters wrap beyond 32 bits, as they do in memory that has been in use for long.
 TEST(StagedCollectives, CountersMayWrap) {
   Machine machine(2, 4 << 20);
   const StagedOptions options = small_options();

@@ -1,4 +1,4 @@
-// What a kernel that gave up left behind does not go to peers before they know of that.
+// What a kernel that gave up has left behind does not reach peers before they know that it gave up.
 #include "executor/copy_engine/gate.hpp"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ TEST(Gate, HoldsWhatComesAfterAKernelThatGaveUp) {
   call();
   gated.driver->finish(stream);
   EXPECT_EQ(passed, 1);
-  for (const int before : {1, 3}) {  // again, after it was opened
+  for (const int before : {1, 3}) {  // a second time, after the gate was opened
     gated.driver->run(stream, [&] { gated.shut(); });
     call();
     call();
@@ -74,7 +74,7 @@ TEST(Gate, OfKernelsWithoutADeadlineIsNone) {
   gate.open();
 }
 
-/// The peer is late, and would end well, with what is no result of anything.
+/// The peer calls late, and would end without an error, with data that is not a result.
 TEST(Gate, APeerWaitsUntilTheFailureIsKnown) {
   constexpr std::size_t count = 100'000;
   Machine machine(2, 4 << 20);
@@ -92,13 +92,13 @@ TEST(Gate, APeerWaitsUntilTheFailureIsKnown) {
   };
   rank.driver->run(rank.stream, [&] {
     std::atomic_ref<std::uint32_t>(word).store(1);
-  });  // a kernel that gave up, and left data as it was
+  });  // a kernel that gave up and left its data unchanged
   ASSERT_TRUE(gate.wait_if_closed(rank.stream));
   ASSERT_TRUE(rank.copies->enqueue(call(data, output), rank.stream));
   ASSERT_TRUE(peer.copies->enqueue(call(other, others), peer.stream));
   std::this_thread::sleep_for(50ms);
   EXPECT_FALSE(peer.driver->is_idle(peer.stream));
-  gate.open();  // as when all ranks know; that other waits end as well is for the tests of aborts
+  gate.open();  // as when all ranks know of the failure; that other waits end too is tested in abort_test.cpp
   rank.driver->finish(rank.stream);
   peer.driver->finish(peer.stream);
   EXPECT_EQ(std::memcmp(others.data(), data.data(), count), 0);

@@ -1,4 +1,4 @@
-// Which stream a lane has while others are being captured.
+// Which stream a lane uses while other streams are being captured.
 #include "executor/copy_engine/lane.hpp"
 
 #include <gtest/gtest.h>
@@ -10,8 +10,9 @@
 namespace strait::testing {
 namespace {
 
-/// As CUDA has it: a stream that waits for an event of a capture joins it, one of another capture must not, nor may one
-/// in a capture wait for an event of outside.
+/// A driver with CUDA's rules for captures: a stream that waits for an event of a capture joins that capture. A stream
+/// that belongs to another capture must not wait for it, and a stream in a capture must not wait for an event from
+/// outside.
 class Captures final : public copy_engine::StreamDriver {
  public:
   Result<Stream> create_stream() override { return fakes_.create_stream(); }
@@ -64,7 +65,7 @@ class LaneTest : public ::testing::Test {
     begun_ = *driver_.create_event();
     for (auto& user : users_) user = *driver_.create_stream();
   }
-  /// A call on that stream of the user's, by the lane.
+  /// Makes a call on one of the user's streams through the lane.
   void call(std::size_t user) {
     const Status called = [&]() -> Status {
       STRAIT_TRY(driver_.record(begun_, users_[user]));

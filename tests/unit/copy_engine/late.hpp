@@ -12,14 +12,15 @@
 #include "executor/copy_engine/stream_driver.hpp"
 #include "support/random_data.hpp"
 
-/// Streams that are late, or stop.
+/// Streams that are delayed or stopped, for tests of what their peers do meanwhile.
 namespace strait::testing {
 
-/// Of several ranks, to the thread sanitizer.
+/// Reason for skipping a test of several ranks under the thread sanitizer.
 inline constexpr const char* race_after_failure =
     "ranks whose waits a failure has ended race, and their outputs are undefined";
 
-/// Now and then a stream is far behind all others, so that one write to a peer is, and not that to the next.
+/// Returns a hook (FakeStreams::set_hook()) that occasionally delays a stream by up to 8 ms, so that one of its writes
+/// to a peer may be late while the write to the next peer is not.
 inline std::function<void(const copy_engine::MemoryOperation&)> stragglers(std::uint64_t seed) {
   return [state = std::make_shared<std::atomic<std::uint64_t>>(seed)](const copy_engine::MemoryOperation&) {
     const std::uint64_t random = mix(state->fetch_add(1));
@@ -27,7 +28,7 @@ inline std::function<void(const copy_engine::MemoryOperation&)> stragglers(std::
   };
 }
 
-/// Where a stream stops until it is let go on.
+/// A point at which a stream stops, after `after` operations, until open() is called (at most 30 s).
 class Stop {
  public:
   explicit Stop(int after) : left_(after) {}

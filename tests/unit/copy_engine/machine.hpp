@@ -18,14 +18,15 @@
 
 namespace strait::testing {
 
-/// The thread sanitizer takes two addresses of one word for two words, and sees no order where there is one.
+/// Whether host and device use one mapping. The thread sanitizer takes two addresses of the same word for different
+/// words, and so would not see that accesses through them are ordered.
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool one_view = true;
 #else
 inline constexpr bool one_view = false;
 #endif
 
-/// Memory that the ranks of a host share: as the host sees it, and at other addresses as devices do.
+/// Memory that the ranks of a host share, mapped twice: for the host, and at other addresses for the devices.
 class Machine {
  public:
   Machine(std::uint32_t ranks, std::size_t size_bytes)
@@ -59,7 +60,7 @@ class Machine {
   std::atomic<bool> failed_ = false;
 };
 
-/// One rank of a machine, with a stream of the user's.
+/// One rank of a machine, with a stream that stands for the user's.
 struct Rank {
   Rank(Machine& machine, std::uint32_t own_rank, const copy_engine::StagedOptions& options,
        const FakeStreams::Options& streams)
@@ -69,7 +70,7 @@ struct Rank {
     copies = copy_engine::StagedCopies::open(machine.setup(rank, options, std::move(owned))).value();
     stream = driver->create_stream().value();
   }
-  /// What the attendant does after a failure.
+  /// Ends all waits of this rank's streams, as the attendant thread does after a failure.
   void drain() const {
     const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!driver->is_idle(stream)) {
@@ -89,7 +90,7 @@ inline void as_threads(std::uint32_t ranks, const std::function<void(std::uint32
   for (std::uint32_t rank = 0; rank < ranks; ++rank) threads.emplace_back([&, rank] { body(rank); });
 }
 
-/// Options under which small messages already take many rounds.
+/// Returns options with which even small messages take many rounds.
 inline copy_engine::StagedOptions small_options(std::uint32_t depth = 4) {
   return {.depth = depth, .chunk_bytes = 64 << 10, .least_chunk_bytes = 4096, .wanted_rounds = 12};
 }

@@ -10,10 +10,11 @@
 #include "peers.hpp"
 #include "support/random_messages.hpp"
 
-/// Groups of messages for the copy engines, with buffers and what they must hold afterwards.
+/// Groups of messages for the copy engines, with their buffers and the expected contents.
 namespace strait::testing {
 
-/// What one rank has of some messages, at odd addresses and with guards around what it receives.
+/// One rank's share of a group of messages: its send and receive buffers, at unaligned addresses and with guard bytes
+/// around what it receives.
 class OwnMessages {
  public:
   OwnMessages(const Messages& all, std::uint32_t rank, std::uint64_t seed) : rank_(rank), seed_(seed), all_(all) {
@@ -33,7 +34,7 @@ class OwnMessages {
                          .bytes = call.count,
                          .hash = static_cast<std::uint32_t>(mix(call.count))});
   }
-  /// Those that copy engines carry; they point into this object.
+  /// Returns the messages that copy engines carry (those that are not empty). They point into this object.
   const std::vector<copy_engine::Message>& ends() const { return ends_; }
   void wipe() {
     for (auto& buffer : buffers_) std::fill(buffer.second.begin(), buffer.second.end(), fill);
@@ -66,7 +67,7 @@ class OwnMessages {
 
 inline constexpr std::size_t message_slot = peer_window_bytes / copy_engine::PeerMessages::depth;
 
-/// Around slots and windows, and of many of them.
+/// Lengths around those of slots and windows, and some of many slots or windows.
 inline const std::vector<std::size_t>& message_lengths() {
   static const std::vector<std::size_t> lengths{0,
                                                 1,

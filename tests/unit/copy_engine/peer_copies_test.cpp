@@ -1,5 +1,5 @@
-// Copies into the memory of peers, with the kernel that adds on the CPU: every collective, type and operation bit by
-// bit, and calls that follow one another. (What they wait for: peer_meetings_test.cpp.)
+// Copies into the memory of peers, with the kernel that adds on the CPU: every collective, type and operation, compared
+// bit by bit, and calls that follow one another. (What such calls wait for is tested in peer_meetings_test.cpp.)
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -19,7 +19,7 @@ struct Setting {
   std::uint32_t blocks = 2;
 };
 
-/// Calls that are enqueued at once, of which only the last is waited for.
+/// Runs groups of calls. The calls of a group are enqueued at once, and only the last is waited for.
 void run_cases(const Setting& setting, std::uint64_t seed, int groups) {
   constexpr std::size_t calls_in_a_group = 4;
   Peers peers(setting.ranks);
@@ -61,7 +61,7 @@ TEST(PeerCopies, NeedOnlyOneHardwareQueue) {
 
 TEST(PeerCopies, KeepTheirOrderAtFullSpeed) { run_cases({.ranks = 3, .slow = false, .most_bytes = 300'000}, 7, 8); }
 
-/// More than there is room for at once; ranks other than the root have no output.
+/// A reduce that does not fit into the windows at once. Ranks other than the root have no output.
 TEST(PeerCopies, ReduceInParts) {
   constexpr std::uint32_t ranks = 3;
   constexpr std::size_t in_a_part = peer_window_bytes / 2 / sizeof(std::uint16_t) * ranks;
@@ -88,7 +88,7 @@ TEST(PeerCopies, ReduceInParts) {
   });
 }
 
-/// Every type with every operation that copy engines carry.
+/// Reduces with every type and every operation that copy engines carry.
 TEST(PeerCopies, ReduceEveryTypeAndOperation) {
   Peers peers(3);
   std::vector<Case> cases;
@@ -117,7 +117,8 @@ TEST(PeerCopies, ReduceEveryTypeAndOperation) {
   });
 }
 
-/// Whatever command the driver refuses: an error, and nothing that waits once the communicator has failed.
+/// Whichever command the driver refuses, enqueue() returns an error, and nothing waits once the communicator has
+/// failed.
 TEST(PeerCopies, ADriverThatFailsHarmsNobody) {
   for (int commands = 1; commands < 60; commands += 3) {
     Peers peers(2);
@@ -150,7 +151,7 @@ TEST(PeerCopies, WhatIsNotSupportedIsRefused) {
     EXPECT_EQ(refused.error().code, Code::unsupported);
   }
   EXPECT_TRUE(rank.copies->supports(good));
-  // Two peers, of whom each window holds four chunks of what it is sent, or half as many where sums come back.
+  // There are two peers. A window holds four chunks of what its peer sends, or half as many if sums come back.
   CopyCall most = good;
   most.collective = Collective::all_gather;
   most.type = DataType::uint8;

@@ -1,4 +1,5 @@
-// Copies straight into the outputs of peers: bit by bit, whatever is late, in graphs, and when ranks fail or differ.
+// Copies directly into the outputs of peers: compared bit by bit, with streams that are late, in graphs, and when ranks
+// fail or make different calls.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +28,7 @@ bool goes_in_place(const Case& c) {
          std::end(in_place_collectives);
 }
 
-/// Calls, with the buffers of all ranks.
+/// Calls with the buffers of all ranks.
 class Calls {
  public:
   Calls(std::uint32_t ranks, std::vector<Case> cases) : ranks_(ranks), cases_(std::move(cases)), buffers_(ranks) {
@@ -41,7 +42,7 @@ class Calls {
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) outputs[rank] = static_cast<std::byte*>(call(rank, i).receive);
     return outputs;
   }
-  /// In place where that can be.
+  /// Enqueues call `i`: directly into the outputs if its collective allows that, otherwise through windows.
   Status enqueue(PeerRank& rank, std::uint32_t number, std::size_t i) const {
     const CopyCall& own = call(number, i);
     return goes_in_place(cases_[i]) ? rank.enqueue(own, outputs(i)) : rank.enqueue(own);
@@ -62,7 +63,7 @@ class Calls {
 struct Wanted {
   std::size_t number = 12;
   std::size_t most_bytes = 100'000;
-  bool others = false;  ///< between calls that go through windows; else there are none
+  bool others = false;  ///< whether calls that go through windows are mixed in; if not, ranks have no windows
   bool can_be_in_place = true;
 };
 
@@ -70,7 +71,7 @@ std::vector<Case> make_cases(std::uint32_t ranks, std::uint64_t seed, const Want
   std::vector<Case> cases;
   while (cases.size() < wanted.number) {
     Case c = make_case(seed = mix(seed), ranks, wanted.most_bytes);
-    // What an all-to-all in place writes over is saved in windows.
+    // An all-to-all in place needs windows, in which data is saved before it is overwritten.
     c.in_place = c.in_place && wanted.can_be_in_place && (wanted.others || c.collective != Collective::all_to_all);
     if (goes_in_place(c) || (wanted.others && is_supported(c) && seed % 4 == 0)) cases.push_back(std::move(c));
   }
@@ -90,7 +91,7 @@ void run(std::uint32_t ranks, bool one_queue, const Wanted& wanted, bool has_str
   for (std::uint32_t rank = 0; rank < ranks; ++rank) calls.check(rank);
 }
 
-/// Between others that go through windows. A rank without windows carries nothing else.
+/// With and without calls between them that go through windows. Without them, ranks have no windows.
 TEST(PeersInPlace, GoStraightIntoOutputs) {
   for (const std::uint32_t ranks : {2u, 3u, 4u, 5u, 6u})
     for (const bool one_queue : {false, true})
@@ -116,7 +117,7 @@ Case make_case(Collective collective, std::uint32_t ranks, std::size_t count, bo
   return c;
 }
 
-/// Of parts that are longer than a chunk. None of them comes from the root alone: it sends each byte once.
+/// The parts are longer than a chunk. No rank but the root sends from its input, and the root sends each byte once.
 TEST(PeersInPlace, LongBroadcastsArePassedOn) {
   for (const std::uint32_t ranks : {3u, 5u})
     for (const bool one_queue : {false, true}) {
@@ -130,18 +131,19 @@ TEST(PeersInPlace, LongBroadcastsArePassedOn) {
         std::atomic<int> told = 0;
         rank.driver->set_hook([&](const MemoryOperation& operation) {
           const bool is_count = operation.kind == MemoryOperation::Kind::write && operation.value <= 3;
-          if (is_count && operation.value > 1) ++told;  // no word of a meeting
+          if (is_count && operation.value > 1) ++told;  // a value of 1 may belong to the words of the meetings
         });
         for (std::size_t i = 0; i < calls.number(); ++i) ASSERT_TRUE(calls.enqueue(rank, number, i));
         rank.driver->finish(rank.stream);
         const bool is_a_root = number == 0 || number == ranks - 1;
-        EXPECT_EQ(told, is_a_root ? 2 * static_cast<int>(ranks - 1) : 0);  // chunks 1 and 2 to each
+        EXPECT_EQ(told, is_a_root ? 2 * static_cast<int>(ranks - 1) : 0);  // chunks 1 and 2, to each receiver
       });
       for (std::uint32_t rank = 0; rank < ranks; ++rank) calls.check(rank);
     }
 }
 
-/// By the streams that carry them, in order: how far behind a rank those are which its copies go to.
+/// Returns the copies to peers of each stream that carries some, in order. A copy is given as how many ranks its
+/// destination comes after this rank (modulo the number of ranks).
 std::vector<std::vector<std::uint32_t>> copies_to_peers(PeerRank& rank, std::uint32_t number, Peers& peers,
                                                         const Calls& calls, std::size_t i, bool through_windows) {
   std::vector<copy_engine::StreamDriver::Stream> streams;
@@ -165,7 +167,7 @@ std::vector<std::vector<std::uint32_t>> copies_to_peers(PeerRank& rank, std::uin
   return all;
 }
 
-/// An engine carries one large copy after the other, and those of several streams in an order of its own.
+/// A copy engine carries large copies one after another, and chooses between those of several streams itself.
 TEST(PeersInPlace, RanksGoToPeersOneAfterTheOtherAndNoTwoToOne) {
   for (const std::uint32_t ranks : {3u, 4u})
     for (const bool through_windows : {false, true}) {
@@ -213,13 +215,13 @@ TEST(PeersInPlace, CapturedCallsAreReplayed) {
   }
 }
 
-/// Those that words keep in order: to more than two ranks, and in place.
+/// Returns calls whose chunks are ordered by words: a broadcast to more than two ranks, and an all-to-all in place.
 std::vector<Case> ordered_cases(std::uint32_t ranks) {
   return {make_case(Collective::broadcast, ranks, ranks * PeerCopies::least_chunk_bytes, false),
           make_case(Collective::all_to_all, ranks, 3 * peer_window_bytes, true)};
 }
 
-/// Rank 1 never calls: it is named, and no output is written to but by its own rank.
+/// Rank 1 never calls: it is named, and no rank's output is written to except by that rank itself.
 TEST(PeersInPlace, ARankThatNeverComesIsNamed) {
   if (one_view) GTEST_SKIP() << race_after_failure;
   constexpr std::uint32_t ranks = 3, missing = 1;
@@ -248,7 +250,8 @@ TEST(PeersInPlace, ARankThatNeverComesIsNamed) {
   }
 }
 
-/// A rank that is in place would wait for what one that is not never tells, and be written over.
+/// A rank whose all-to-all is in place would wait for words that a rank whose call is not in place never writes, and
+/// its data would be overwritten.
 TEST(PeersInPlace, ExchangesInPlaceAndNotDoNotMeet) {
   if (one_view) GTEST_SKIP() << race_after_failure;
   Peers peers(2);
@@ -270,7 +273,8 @@ TEST(PeersInPlace, ExchangesInPlaceAndNotDoNotMeet) {
   });
 }
 
-/// Rank 1 stops at any of its operations, in one call of two. False: it has not as many.
+/// Stops rank 1 after that many memory operations, while all ranks make the call twice; returns whether it has so many.
+/// All streams must end.
 bool stops_at(int operation, std::size_t which, bool one_queue) {
   constexpr std::uint32_t ranks = 3;
   Peers peers(ranks);
@@ -298,7 +302,7 @@ TEST(PeersInPlace, AFailureEndsEveryWait) {
     }
 }
 
-/// Also those that nobody has waited for, whichever write is late.
+/// The words are cleared even if no stream has waited for them, whichever write is late.
 TEST(PeersInPlace, LeaveAllWordsClear) {
   constexpr std::uint32_t ranks = 3;
   const Bytes zeros(PeerWords{ranks}.size_bytes());
@@ -320,7 +324,8 @@ TEST(PeersInPlace, LeaveAllWordsClear) {
   });
 }
 
-/// Whatever command the driver refuses: an error, and nothing that waits once the communicator has failed.
+/// Whichever command the driver refuses, enqueue() returns an error, and nothing waits once the communicator has
+/// failed.
 TEST(PeersInPlace, ADriverThatFailsHarmsNobody) {
   for (std::size_t which = 0; which < 2; ++which)
     for (int commands = 1; commands < (which == 0 ? 15 : 40); commands += 3) {

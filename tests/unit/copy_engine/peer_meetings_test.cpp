@@ -1,5 +1,5 @@
-// What ranks that copy into one another's memory wait for: peers that are late, that make another call, that never come
-// and that stop anywhere; calls that are captured and replayed.
+// What ranks that copy into one another's memory wait for: peers that are late, that make another call, that never call
+// or that stop anywhere; and calls that are captured and replayed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr Collective carried[] = {Collective::all_reduce, Collective::all_gather
                                   Collective::all_to_all, Collective::broadcast,  Collective::reduce,
                                   Collective::gather,     Collective::scatter};
 
-/// Calls of few chunks, of every collective and root.
+/// Returns short calls (few chunks each), of every collective and root.
 std::vector<Case> make_short_cases(std::uint64_t seed, std::uint32_t ranks, std::size_t number) {
   std::vector<Case> cases;
   while (cases.size() < number) {
@@ -58,7 +58,7 @@ TEST(PeerMeetings, KeepCallsApartWhateverIsLate) {
     }
 }
 
-/// Values are constants of a call: it can run again and again, and others between.
+/// The values that words take are constants of a call, so a captured call can run repeatedly, with other calls between.
 TEST(PeerMeetings, CapturedCallsAreReplayed) {
   for (const std::uint32_t ranks : {2u, 3u, 4u}) {
     SCOPED_TRACE("ranks " + std::to_string(ranks));
@@ -85,7 +85,7 @@ TEST(PeerMeetings, CapturedCallsAreReplayed) {
   }
 }
 
-/// Calls of one collective on some bytes, from rank to rank.
+/// Calls of one collective on plain buffers of bytes.
 struct Plain {
   explicit Plain(std::uint32_t ranks, Collective c = Collective::all_reduce, std::size_t elements = 30'000)
       : collective(c), count(elements), send(ranks * elements), receive(ranks * elements) {}
@@ -102,7 +102,7 @@ struct Plain {
   Bytes send, receive;
 };
 
-/// Rank 1 never calls. All others name it, and end when the communicator has failed; nothing has been moved.
+/// Rank 1 never calls. All others name it, and end once the communicator has failed; no data has been moved.
 TEST(PeerMeetings, ARankThatNeverComesIsNamed) {
   if (one_view) GTEST_SKIP() << race_after_failure;
   constexpr std::uint32_t ranks = 4, missing = 1;
@@ -132,7 +132,7 @@ TEST(PeerMeetings, ARankThatNeverComesIsNamed) {
     }
 }
 
-/// Rank 2 makes another call than the others: none is carried out, and all others name it.
+/// Rank 2 makes another call than the others: neither is carried out, and all others name rank 2.
 TEST(PeerMeetings, CallsThatDifferDoNotMeet) {
   if (one_view) GTEST_SKIP() << race_after_failure;
   constexpr std::uint32_t ranks = 3, other = 2;
@@ -171,8 +171,8 @@ TEST(PeerMeetings, CallsThatDifferDoNotMeet) {
   }
 }
 
-/// Rank 1 stops at any of its operations, in one call of two: all streams end when the communicator has failed.
-/// False: it has not as many.
+/// Stops rank 1 after that many memory operations, while all ranks make the call twice; returns whether it has so many.
+/// All streams must end once the communicator has failed.
 bool stops_at(int operation, Collective collective, bool one_queue) {
   constexpr std::uint32_t ranks = 3;
   Peers peers(ranks);
@@ -201,7 +201,7 @@ TEST(PeerMeetings, AFailureEndsEveryWait) {
     }
 }
 
-/// Between two looks that find the same, calls may have ended.
+/// Calls may end and begin between two looks (wait()) that find the same state. The duration must then start anew.
 TEST(PeerMeetings, ACallThatHasEndedBetweenTwoLooksIsProgress) {
   Peers peers(2);
   Plain plain(2), other(2);
@@ -209,7 +209,7 @@ TEST(PeerMeetings, ACallThatHasEndedBetweenTwoLooksIsProgress) {
   const std::atomic_ref running(*reinterpret_cast<std::uint32_t*>(peers.machine.host() + PeerWords{2}.running(0)));
   for (int call = 0; call < 4; ++call) {
     ASSERT_TRUE(rank.enqueue(plain.call()));
-    while (running.load() == 0) std::this_thread::sleep_for(1ms);  // a look before would see that no call runs
+    while (running.load() == 0) std::this_thread::sleep_for(1ms);  // an earlier look would find no call running
     EXPECT_LT(rank.copies->wait()->duration, 20ms) << call;
     std::this_thread::sleep_for(40ms);
     EXPECT_GE(rank.copies->wait()->duration, 40ms) << call;
@@ -219,7 +219,7 @@ TEST(PeerMeetings, ACallThatHasEndedBetweenTwoLooksIsProgress) {
   }
 }
 
-/// Between calls every word is 0, also those that nobody has waited for, whichever write is late.
+/// Between calls every word is 0, even if no stream has waited for it, whichever write is late.
 TEST(PeerMeetings, LeaveAllWordsClear) {
   constexpr std::uint32_t ranks = 3;
   const Bytes zeros(PeerWords{ranks}.size_bytes());
@@ -231,7 +231,7 @@ TEST(PeerMeetings, LeaveAllWordsClear) {
       PeerRank rank(peers, number, {.slow = false});
       std::atomic<std::uint64_t> written = number;
       rank.driver->set_hook([&](const MemoryOperation& operation) {
-        if (operation.kind == MemoryOperation::Kind::write && operation.value > 1000)  // a hash, no count
+        if (operation.kind == MemoryOperation::Kind::write && operation.value > 1000)  // a hash, not a count
           std::this_thread::sleep_for(std::chrono::microseconds(mix(written += ranks) % 3 * 3000));
       });
       for (std::uint32_t call = 0; call < 6; ++call) {

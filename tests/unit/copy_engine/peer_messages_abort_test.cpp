@@ -1,5 +1,5 @@
-// What messages by copies into the memory of peers wait for: ranks that never come, that send something else, and that
-// stop anywhere; and what they leave behind.
+// What messages that are copied into the memory of peers wait for: ranks that never post them, that post different
+// ones, and that stop anywhere; and which words they leave behind.
 #include <gtest/gtest.h>
 
 #include <barrier>
@@ -16,8 +16,8 @@ using copy_engine::MemoryOperation;
 using copy_engine::MessageWords;
 using namespace std::chrono_literals;
 
-/// Rank 1 never comes. Who sends to it or receives from it names it, and who does not ends; all end when the
-/// communicator has failed.
+/// Rank 1 never posts its messages. The ranks that send to it or receive from it name it. Rank 3, which does not, waits
+/// for rank 0's second group. All end once the communicator has failed.
 TEST(PeerMessagesAbort, ARankThatNeverComesIsNamed) {
   if (one_view) GTEST_SKIP() << race_after_failure;
   constexpr std::uint32_t ranks = 4, missing = 1;
@@ -31,7 +31,7 @@ TEST(PeerMessagesAbort, ARankThatNeverComesIsNamed) {
       OwnMessages own(all, number, 1), next(all, number, 2);
       ASSERT_TRUE(rank.enqueue(own.ends()));
       ASSERT_TRUE(rank.enqueue(next.ends()));
-      const std::uint32_t waits_for = number == 3 ? 0 : missing;  // rank 0 comes to the second group never
+      const std::uint32_t waits_for = number == 3 ? 0 : missing;  // rank 0 never gets to its second group
       const auto wait = await_standstill(*rank.messages, waits_for);
       ASSERT_TRUE(wait);
       EXPECT_GE(wait->duration, 30ms);
@@ -44,7 +44,7 @@ TEST(PeerMessagesAbort, ARankThatNeverComesIsNamed) {
   }
 }
 
-/// Messages that differ never meet, and nothing is written.
+/// A send and a receive of different lengths never meet, and nothing is written.
 TEST(PeerMessagesAbort, MessagesThatDifferDoNotMeet) {
   if (one_view) GTEST_SKIP() << race_after_failure;
   Peers peers(2);
@@ -66,7 +66,8 @@ TEST(PeerMessagesAbort, MessagesThatDifferDoNotMeet) {
   });
 }
 
-/// Rank 1 stops at any of its operations: all streams end when the communicator has failed. False: it has not as many.
+/// Stops rank 1 after that many memory operations; returns whether it has so many. All streams must end once the
+/// communicator has failed.
 bool stops_at(int operation, bool one_queue) {
   constexpr std::uint32_t ranks = 3;
   const Messages all{{0, 1, 50'000}, {1, 0, 9000}, {1, 2, 50'000}, {2, 0, 40'000}, {1, 1, 5}, {1, 0, 30'000}};
@@ -95,7 +96,7 @@ TEST(PeerMessagesAbort, AFailureEndsEveryWait) {
   }
 }
 
-/// The destructor ends what is left, with the buffers still there.
+/// The destructor ends what still runs, while the buffers still exist.
 TEST(PeerMessagesAbort, EndWithTheirObject) {
   if (one_view) GTEST_SKIP() << race_after_failure;
   Peers peers(2);
@@ -109,7 +110,8 @@ TEST(PeerMessagesAbort, EndWithTheirObject) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, 10s);
 }
 
-/// Whatever command the driver refuses: an error, and nothing that waits once the communicator has failed.
+/// Whichever command the driver refuses, enqueue() returns an error, and nothing waits once the communicator has
+/// failed.
 TEST(PeerMessagesAbort, ADriverThatFailsHarmsNobody) {
   const Messages all{{0, 1, 40'000}, {1, 0, 40'000}, {0, 0, 10}};
   for (int commands = 1; commands < 50; commands += 2) {
@@ -126,7 +128,7 @@ TEST(PeerMessagesAbort, ADriverThatFailsHarmsNobody) {
   }
 }
 
-/// Between two looks that find the same, messages may have come and gone.
+/// Messages may end and begin between two looks (wait()) that find the same state. The duration must then start anew.
 TEST(PeerMessagesAbort, AMessageThatHasEndedBetweenTwoLooksIsProgress) {
   Peers peers(2);
   const Messages all{{0, 1, 100}};
@@ -136,7 +138,7 @@ TEST(PeerMessagesAbort, AMessageThatHasEndedBetweenTwoLooksIsProgress) {
       *reinterpret_cast<std::uint32_t*>(peers.machine.host() + MessageWords{2}.sending(0, 1, 0)));
   for (int i = 0; i < 4; ++i) {
     ASSERT_TRUE(rank.enqueue(own.ends()));
-    while (sending.load() == 0) std::this_thread::sleep_for(1ms);  // a look before would see that there is none
+    while (sending.load() == 0) std::this_thread::sleep_for(1ms);  // an earlier look would find no message
     EXPECT_LT(rank.messages->wait()->duration, 20ms) << i;
     std::this_thread::sleep_for(40ms);
     EXPECT_GE(rank.messages->wait()->duration, 40ms) << i;

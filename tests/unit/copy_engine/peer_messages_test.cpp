@@ -1,5 +1,5 @@
-// Messages by copies into the memory of peers: random groups of them, among themselves and between collectives,
-// whatever stream is late and whoever posts as a group what others post one by one. (What they wait for:
+// Messages that are copied into the memory of peers: random groups, by themselves and between collectives, with streams
+// that are late, and with ranks that post as a group what others post one by one. (What messages wait for is tested in
 // peer_messages_abort_test.cpp.)
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ struct Setting {
   bool stragglers = false;
 };
 
-/// Groups that are enqueued at once, and collectives of all ranks between them.
+/// Runs groups that are enqueued at once, with collectives of all ranks between them.
 void run_groups(const Setting& setting, std::uint64_t seed, std::size_t number_of_groups) {
   const std::uint32_t ranks = setting.ranks;
   Peers peers(ranks);
@@ -75,7 +75,7 @@ TEST(PeerMessages, KeepTheirOrderWhateverIsLate) {
     }
 }
 
-/// Chunks are smaller than slots here, of lengths that differ from message to message.
+/// Chunks are smaller than slots here, and their length differs from message to message.
 TEST(PeerMessages, OfAnyChunksFollowOneAnother) {
   constexpr std::size_t mb = std::size_t{1} << 20, window = 12 * mb;
   const Messages all{{0, 1, 1000},        {1, 0, 13 * mb + 1}, {0, 1, 11 * mb}, {0, 1, 5 * mb - 3},
@@ -93,8 +93,8 @@ TEST(PeerMessages, OfAnyChunksFollowOneAnother) {
   });
 }
 
-/// Some ranks post as a group what others post one by one, in an order in which all could. `lengths` that fit into
-/// windows need no queues of their own where there are two ranks.
+/// Some ranks post as a group what others post one by one, in an order in which all ranks could post them. With two
+/// ranks, messages whose `lengths` fit into windows need no hardware queues of their own (`one_queue`).
 void run_one_by_one(std::uint32_t ranks, bool one_queue, const std::vector<std::size_t>& lengths, std::uint64_t seed) {
   Random random(seed);
   Messages all = random_messages(random, ranks, lengths);
@@ -128,7 +128,8 @@ TEST(PeerMessages, GroupsMeetWhatIsPostedOneByOne) {
   }
 }
 
-/// Whoever else is late: rank 2 and rank 3 have a message with each other alone, of which rank 3 knows nothing yet.
+/// Ranks 0 and 1 do not wait for ranks that are late: rank 3 posts its only message, to rank 2, after two ranks have
+/// ended.
 TEST(PeerMessages, WaitForNobodyElse) {
   const Messages pairs{{0, 1, 100'000}, {1, 0, 100'000}, {0, 2, 100'000}}, late{{3, 2, 100'000}};
   Peers peers(4);
@@ -147,7 +148,8 @@ TEST(PeerMessages, WaitForNobodyElse) {
   });
 }
 
-/// Kernels that wait for the peers', as those of short messages do, and share a hardware queue with all streams.
+/// Kernels that wait for the peers' kernels, as those of short messages do, and share a hardware queue with all
+/// streams.
 TEST(PeerMessages, KernelsBesideThemGoFirst) {
   constexpr std::uint32_t ranks = 3;
   Peers peers(ranks);
@@ -179,7 +181,8 @@ TEST(PeerMessages, KernelsBesideThemGoFirst) {
   EXPECT_EQ(kernels, ranks * groups.size());
 }
 
-/// Values are constants of a message: it can be sent again and again, and what the peer does need not be captured.
+/// The values that words take are constants of a message, so a captured message can be sent repeatedly, and its peer
+/// need not capture its side.
 TEST(PeerMessages, CapturedGroupsAreReplayed) {
   for (const std::uint32_t ranks : {2u, 3u, 4u}) {
     SCOPED_TRACE("ranks " + std::to_string(ranks));
@@ -190,7 +193,7 @@ TEST(PeerMessages, CapturedGroupsAreReplayed) {
       PeerRank rank(peers, number, {.seed = number});
       rank.driver->set_hook(stragglers(number));
       OwnMessages own(all, number, 1);
-      ASSERT_TRUE(rank.enqueue(own.ends()));  // makes the streams that the capture is of
+      ASSERT_TRUE(rank.enqueue(own.ends()));  // creates the streams, so that the capture need not
       rank.driver->finish(rank.stream);
       own.check();
       rank.driver->begin_capture();

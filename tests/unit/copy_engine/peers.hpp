@@ -14,13 +14,13 @@
 #include "machine.hpp"
 
 /// GPU ranks that copy into one another's memory (copy_engine::PeerCopies, copy_engine::PeerMessages), with streams and
-/// a kernel on the CPU.
+/// a reduction kernel that run on the CPU.
 namespace strait::testing {
 
 inline constexpr std::size_t peer_window_bytes =
-    2 * copy_engine::PeerCopies::depth * 4096;  ///< the least: chunks of 8 or 4 KB
+    2 * copy_engine::PeerCopies::depth * 4096;  ///< the smallest allowed: chunks of 8 or 4 KB
 
-/// GPUs that reach one another's memory.
+/// The memory of GPUs that can access one another's memory.
 class Peers {
  public:
   explicit Peers(std::uint32_t ranks, std::size_t all_window_bytes = peer_window_bytes)
@@ -39,7 +39,7 @@ class Peers {
   }
   kernels::Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }
   kernels::LaunchCounts& launch_counts(std::uint32_t rank) { return launch_counts_[rank]; }
-  /// Ends all waits of kernels, and all that look whether the communicator has failed.
+  /// Makes the communicator fail: ends the waits of all kernels, and sets what `has_failed` returns.
   void fail() {
     machine.failed() = true;
     for (kernels::Mailbox& each : mailboxes_) std::atomic_ref(each.abort) = 1;
@@ -55,24 +55,24 @@ class Peers {
   std::vector<kernels::LaunchCounts> launch_counts_;
 };
 
-/// One rank, with a stream of the user's.
+/// One rank, with a stream that stands for the user's.
 class PeerRank {
  public:
   PeerRank(Peers& peers, std::uint32_t rank, const FakeStreams::Options& streams, std::uint32_t blocks = 2,
            bool has_windows = true);
   copy_engine::PeerCopies::Setup setup(std::unique_ptr<FakeStreams> streams);
   Status enqueue(const CopyCall& call) { return copies->enqueue(call, hash_of(call), stream); }
-  /// Straight into these outputs, by rank.
+  /// Enqueues a call that copies directly into the ranks' outputs (`outputs`, by rank).
   Status enqueue(const CopyCall& call, const copy_engine::PeerCopies::PeerAddresses& outputs) {
     return copies->enqueue_in_place(call, outputs, hash_of(call), stream);
   }
-  /// On the same streams and windows as copies.
+  /// Enqueues a group of messages, on the same streams and windows as `copies`.
   Status enqueue(std::span<const copy_engine::Message> group) { return messages->enqueue(group, stream); }
   static std::uint32_t hash_of(const CopyCall& call);
-  /// Of a failed communicator: as its attendant does.
+  /// Ends all waits of this rank's streams, as the attendant thread of a failed communicator does.
   void drain();
-  /// Until the stream has ended. With a `stop` that this rank's streams come to, the communicator fails there, when the
-  /// others have gone as far as they can.
+  /// Waits until the stream has ended. If `stop` is given and this rank's streams reach it, the communicator fails at
+  /// that point, once the other ranks have gone as far as they can.
   void end_at(Stop* stop);
 
   FakeStreams* driver = nullptr;
@@ -80,7 +80,8 @@ class PeerRank {
  private:
   Status launch(const CopyCall& call, kernels::Add add, copy_engine::StreamDriver::Stream on);
 
-  // Before copies and messages, with which the driver's threads end: until then these start kernels.
+  // Declared before `copies` and `messages`, whose destruction ends the driver's threads: until then these start
+  // kernels.
   Peers& peers_;
   std::uint32_t rank_, blocks_;
   std::uint32_t shares_done_[copy_engine::PeerCopies::depth] = {};

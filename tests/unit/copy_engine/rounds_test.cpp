@@ -17,7 +17,7 @@ Rounds cut(Collective collective, std::size_t count, std::uint32_t ranks, std::u
 TEST(Rounds, ChunksSuitTheSize) {
   EXPECT_EQ(cut(Collective::all_gather, 64 << 20, 4).count(), 64u);  // 256 MB: the largest chunks
   EXPECT_EQ(cut(Collective::all_gather, 4 << 20, 4).count(), 12u);  // 16 MB: enough rounds for uploads beside downloads
-  EXPECT_EQ(cut(Collective::all_gather, 1 << 20, 4).count(), 4u);   // 4 MB: chunks that calls do not bind
+  EXPECT_EQ(cut(Collective::all_gather, 1 << 20, 4).count(), 4u);   // 4 MB: the smallest chunks
   EXPECT_EQ(cut(Collective::all_gather, 1, 4).count(), 1u);
   EXPECT_EQ(cut(Collective::all_to_all, 16 << 20, 4).count(), 64u);
 }
@@ -28,7 +28,7 @@ TEST(Rounds, AreOfCollectivesThatCopy) {
     EXPECT_FALSE(Rounds::supports(other));
 }
 
-/// Every copy lies within its slot, uploads begin where the rank's chunk begins, and the rounds together carry every
+/// Every copy lies within its slot, uploads begin where the rank's chunk begins, and all rounds together carry every
 /// byte once.
 TEST(Rounds, CopiesStayWithinTheirSlots) {
   for (const Collective collective : supported) {

@@ -8,8 +8,9 @@
 
 namespace strait::testing {
 
-/// The first wait for that rank, or for any where none is given, that has lasted for a while; what is waited for
-/// instead where none comes within 20 seconds. On a busy machine ranks that do come are late, too.
+/// Waits until `copies` reports a wait that has lasted for at least 30 ms, for `rank` if one is given, and returns it.
+/// After 20 seconds, returns whatever `copies` waits for. The duration is checked because on a busy machine even ranks
+/// that do come may be late for a short time.
 template <typename Copies>
 std::optional<copy_engine::Wait> await_standstill(Copies& copies, std::optional<std::uint32_t> rank = {}) {
   using namespace std::chrono_literals;

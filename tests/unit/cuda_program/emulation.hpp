@@ -13,8 +13,8 @@
 #include "executor/plan_on_gpu/interpreter.hpp"
 #include "support/random_data.hpp"
 
-/// Runs the kernel's own code on CPU threads: one for each thread of each block of each rank. Counters and packets are
-/// atomics and all other memory is plain, so that the thread sanitizer finds what a counter fails to order.
+/// Runs the kernel's own code on CPU threads, one for each thread of each block of each rank. Counters and packets are
+/// atomics and all other memory is plain, so the thread sanitizer finds accesses that counters fail to order.
 namespace strait::cuda::testing {
 
 struct BlockState {
@@ -32,7 +32,7 @@ class CpuMachine {
   std::uint32_t thread() const { return thread_; }
   std::uint32_t threads() const { return threads_; }
 
-  /// Three words in turn: one is being read while the next is written and the one after is cleared.
+  /// Uses three words in turn: while one is read, the next may already be written, and the third is cleared.
   bool barrier_or(bool value) {
     if (value) block_.any[turn_ % 3] = true;
     block_.barrier.arrive_and_wait();
@@ -115,14 +115,14 @@ class CpuMachine {
   std::uint32_t turn_ = 0;
 };
 
-/// A rank's memory and uploaded program.
+/// A rank's memory and its uploaded program.
 struct EmulatedRank {
   const RankProgram* program = nullptr;
   std::unique_ptr<std::uint64_t[]> arena;
   std::uint32_t error_claim = 0;
 };
 
-/// One launch on all ranks.
+/// One launch, on all ranks.
 struct EmulatedLaunch {
   std::vector<RankBuffers> buffers;
   Layout layout;
@@ -154,7 +154,7 @@ class EmulatedGroup {
     }
   }
 
-  /// Each rank runs the launches one after another, as a stream does; ranks run ahead of one another as they like.
+  /// Runs the launches one after another on each rank, as a stream does. Ranks may run ahead of one another.
   void run(const std::vector<EmulatedLaunch>& launches, std::uint32_t threads, std::uint64_t timeout_ns) {
     std::deque<std::barrier<>> streams;
     std::deque<BlockState> blocks;

@@ -31,7 +31,7 @@ Plan make_plan(const Case& c, bool in_place) {
   return build_all(*c.algorithm, request);
 }
 
-/// A call with inputs, poisoned outputs and what they must become. Buffers start `offset` elements into their memory.
+/// A call with inputs, poisoned outputs, and the expected outputs. Buffers start `offset` elements into their memory.
 struct Call {
   Call(const Case& c, const Program& program, const Plan& plan, std::size_t count, std::uint32_t blocks,
        std::size_t offset, bool in_place)

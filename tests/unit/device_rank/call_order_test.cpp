@@ -1,4 +1,4 @@
-// Calls of a communicator run one after another, whatever streams they are given: on streams that are threads.
+// Calls of a communicator run one after another, on whatever streams they are made. Streams are threads here.
 #include "device/call_order.hpp"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ using Stream = copy_engine::StreamDriver::Stream;
 using Tail = CallOrder::Tail;
 using namespace std::chrono_literals;
 
-/// Calls in whose place stands a check that no other runs, and that all before it have.
+/// Makes calls whose work is a check that no other call runs, and that all earlier ones have run.
 class Calls {
  public:
   explicit Calls(std::uint64_t seed = 1, bool one_queue = false, bool joins_graphs = true) {
@@ -48,7 +48,7 @@ class Calls {
     if (tail == Tail::counted_launch) order_->launched(blocks);
     ASSERT_TRUE(order_->end(stream, tail));
   }
-  /// A call that is captured.
+  /// Makes a call that is captured.
   void record(Stream stream) {
     ASSERT_TRUE(order_->begin(stream));
     EXPECT_EQ(order_->finished(), nullptr);
@@ -61,13 +61,13 @@ class Calls {
     });
     ASSERT_TRUE(order_->end(stream, Tail::counted_launch));
   }
-  /// Launches what was recorded.
+  /// Launches the graph of the calls that were captured.
   void replay() {
     first_of_replay_.at(replays_++) = calls_;
     calls_ += recorded_;
     driver_->replay();
   }
-  /// Until all that was enqueued is done.
+  /// Waits until everything enqueued is done.
   void finish() {
     for (const Stream stream : streams_) driver_->destroy_stream(stream);
   }
@@ -82,17 +82,17 @@ class Calls {
 
  private:
   kernels::LaunchCounts counts_{}, seen_{};
-  std::uint64_t calls_ = 0, ended_ = 0;  ///< the second one by whichever call runs
+  std::uint64_t calls_ = 0, ended_ = 0;  ///< the second is accessed only by the call that runs
   std::atomic<bool> runs_ = false;
-  std::atomic<std::uint64_t> recorded_ = 0, replayed_ = 0;  ///< captured calls, and how many have run
+  std::atomic<std::uint64_t> recorded_ = 0, replayed_ = 0;  ///< number of captured calls, and how often one has run
   std::size_t replays_ = 0;
-  std::array<std::atomic<std::uint64_t>, 200> first_of_replay_{};  ///< the number of its first call
+  std::array<std::atomic<std::uint64_t>, 200> first_of_replay_{};  ///< by replay: the number of its first call
   std::vector<Stream> streams_;
   std::unique_ptr<CallOrder> order_;
   FakeStreams *driver_ = nullptr, *reader_ = nullptr;
 };
 
-/// Who asks on a busy machine may be told that it is not known now.
+/// Asks whether the GPU is idle, again as long as the answer is unknown, which it may be on a busy machine.
 std::optional<bool> ask(Calls& calls) {
   std::optional<bool> idle;
   for (int i = 0; i < 10'000 && !idle; ++i) {
@@ -104,7 +104,8 @@ std::optional<bool> ask(Calls& calls) {
 
 Tail random_tail(std::mt19937_64& random) { return random() % 3 == 0 ? Tail::other : Tail::counted_launch; }
 
-/// A call asks for the state of its stream once, also where somebody has looked right before it: at this stream.
+/// A call queries the state of its stream once. If the same stream was looked at immediately before, that result is
+/// used, but only for the next call.
 TEST(CallOrder, WhatALookHasFoundIsForTheNextCallAlone) {
   Calls calls;
   const Stream first = calls.stream(), second = calls.stream();
@@ -135,7 +136,7 @@ TEST(CallOrder, CallsRunOneAfterAnother) {
   }
 }
 
-/// Each call has its own, and what was asked of it came before.
+/// Each call has its own stream, which is destroyed after the call has been enqueued.
 TEST(CallOrder, StreamsMayBeDestroyedAfterTheirCalls) {
   Calls calls;
   std::mt19937_64 random(3);
@@ -170,7 +171,8 @@ TEST(CallOrder, CountsWrap) {
   EXPECT_EQ(ask(calls), true);
 }
 
-/// By blocks that run, whatever is behind them.
+/// Launch counts can be read while work is pending: whether launches have ended is told by how many of their blocks
+/// have.
 TEST(CallOrder, WhatTheGpuCountsCanBeAsked) {
   Calls calls;
   calls.counts() = {.collectives = 7, .begun = 10, .finished = 4};
@@ -185,7 +187,7 @@ TEST(CallOrder, WhatTheGpuCountsCanBeAsked) {
   EXPECT_TRUE(ask_counts().have_ended());
 }
 
-/// What is recorded into a graph counts nothing, however often it runs; calls outside wait for one another as before.
+/// Captured calls change no counts, however often their graph is launched. Calls outside still wait for one another.
 TEST(CallOrder, CapturedCallsDoNotCount) {
   Calls calls;
   const Stream first = calls.stream(), recorded = calls.stream(), other = calls.stream();
@@ -219,7 +221,7 @@ TEST(CallOrder, CapturedCallsDoNotCount) {
 }
 
 /// Launches of graphs and calls outside of them run one after another, in the order in which they are made, on any
-/// streams. What was called before the first capture counts among them.
+/// streams. This includes calls made before the first capture.
 TEST(CallOrder, GraphsAndOtherCallsTakeTurns) {
   for (const Tail before : {Tail::counted_launch, Tail::other}) {
     Calls calls(before == Tail::other ? 5 : 4);
@@ -243,7 +245,7 @@ TEST(CallOrder, GraphsAndOtherCallsTakeTurns) {
   }
 }
 
-/// Each capture has an order of its own, whichever called last, until it is one of many that came before.
+/// Each capture has its own order, even if calls alternate between captures, until it is one of many past captures.
 TEST(CallOrder, CapturesMayTakeTurns) {
   Calls calls;
   const Stream first = calls.stream(), other = calls.stream();
@@ -254,7 +256,7 @@ TEST(CallOrder, CapturesMayTakeTurns) {
     calls.driver().end_capture();
     return calls.driver().commands() - before;
   };
-  constexpr int records = 2;  // for other streams of the capture, and behind the graph
+  constexpr int records = 2;  // one for other streams of the capture, one for what follows the graph
   EXPECT_EQ(commands_for(1, first), 1 + 1 + records) << "an event is made, and what came before the graph awaited";
   EXPECT_EQ(commands_for(2, other), 1 + 1 + records);
   EXPECT_EQ(commands_for(1, first), records) << "it comes behind its capture's last call anyway";
@@ -264,7 +266,7 @@ TEST(CallOrder, CapturesMayTakeTurns) {
   EXPECT_EQ(commands_for(50, first), 1 + records) << "of an old capture the event is used again";
 }
 
-/// CUDA would draw what is outside of the capture into it, or refuse.
+/// CUDA would pull the outside stream into the capture, or return an error.
 TEST(CallOrder, NothingOrdersACaptureAndWhatIsOutsideOfIt) {
   Calls calls;
   const Stream captured = calls.stream();
@@ -277,7 +279,8 @@ TEST(CallOrder, NothingOrdersACaptureAndWhatIsOutsideOfIt) {
   calls.driver().end_capture();
 }
 
-/// Where the program orders them nothing waits, neither graphs nor calls; an event tells of the graph's end.
+/// If the program orders graphs itself, neither graphs nor calls wait for one another. An event still marks the end of
+/// a graph.
 TEST(CallOrder, GraphsAreLeftAloneWhereTheProgramOrdersThem) {
   Calls calls(1, false, false);
   const Stream stream = calls.stream();
@@ -347,7 +350,8 @@ TEST(CallOrder, DoesNotStallWhereTheWordCannotBeRead) {
   EXPECT_EQ(ask(calls), true);
 }
 
-/// A copy for a question that nobody waits for any more reads memory which goes when this does.
+/// A copy for a query that timed out still writes into memory that is released with the object, so destruction waits
+/// for it.
 TEST(CallOrder, EndsWithTheLastQuestionsCopy) {
   kernels::LaunchCounts counts{}, seen{};
   auto own_reader = std::make_unique<FakeStreams>(FakeStreams::Options{.one_queue = true});

@@ -1,4 +1,4 @@
-// That GPU ranks' kernels have given up is told to whoever asks, without a GPU.
+// A kernel that has given up at its deadline is reported by the next call of any kind. Without a GPU.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -16,14 +16,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Who has seen a stream end asks at once, and the attendant looks now and then: here never.
+/// A program that has seen a stream end may ask at once, before the attendant thread, which checks now and then, has
+/// noticed. Here there is no attendant.
 TEST(DeviceRankDeadline, IsAnErrorToWhoeverAsksFirst) {
   using Ask = std::function<straitResult_t(straitComm_t)>;
   float buffer[8] = {};
   const auto barrier = [](straitComm_t comm) { return straitBarrier(comm, nullptr); };
   const auto send = [&](straitComm_t comm) { return straitSend(buffer, 4, straitFloat32, 0, comm, nullptr); };
   const auto receive = [&](straitComm_t comm) { return straitRecv(buffer + 4, 4, straitFloat32, 0, comm, nullptr); };
-  /// It passes when the group's calls are made, and before it ends.
+  /// The deadline passes after the group's calls have been made and before the group ends.
   const auto group_of = [](const std::vector<Ask>& calls) -> Ask {
     return [calls](straitComm_t comm) {
       const std::atomic_ref timed_out(fake_gpu.mailboxes[0].timed_out);
@@ -57,7 +58,7 @@ TEST(DeviceRankDeadline, IsAnErrorToWhoeverAsksFirst) {
   };
   fake_gpu.launch_error.clear();
   fake_gpu.captures = false;
-  fake_gpu.aggregates = 2;  // the group's go in one launch
+  fake_gpu.aggregates = 2;  // the group's calls go into one launch
   for (std::size_t i = 0; i < std::size(asks); ++i) {
     const straitComm_t comm = join_in_a_group(1).front();
     STRAIT_EXPECT_OK(barrier(comm));

@@ -1,4 +1,4 @@
-// What the communicator makes of the groups of GPU ranks, without a GPU.
+// How the communicator carries out groups of calls of GPU ranks. Without a GPU.
 #include <gmock/gmock.h>
 
 #include <array>
@@ -18,7 +18,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// What `calls` in a group makes GPUs do, in order.
+/// Returns what `calls`, made in a group, make the GPUs do, in order.
 std::vector<std::string> logged(const std::function<void()>& calls) {
   fake_gpu.launch_error.clear();
   fake_gpu.captures = false;
@@ -31,7 +31,8 @@ std::vector<std::string> logged(const std::function<void()>& calls) {
   return fake_gpu.log;
 }
 
-/// However the program orders them: else the calls of one GPU could fill its queue before another has any.
+/// Calls of several GPUs are launched alternately in whatever order the program makes them. Otherwise the calls of one
+/// GPU could fill its queue before another GPU has any.
 TEST(DeviceRankGroups, CallsOfSeveralGpusAreLaunchedInTurn) {
   const auto comms = join_in_a_group(3);
   std::array<float, 8> values{};
@@ -65,7 +66,7 @@ TEST(DeviceRankGroups, CollectivesThatGoTogetherAreOneOperation) {
   EXPECT_THAT(log,
               ElementsAre("0: aggregate of 3", "0: all-reduce", "0: all-reduce", "0: all-reduce", "1: aggregate of 3",
                           "1: all-reduce", "1: all-reduce", "1: all-reduce", "1: all-reduce"));
-  // The first of them that failed, by its own number.
+  // The error names the first call that failed, with its own number.
   fake_gpu.launch_error = "no";
   STRAIT_EXPECT_OK(straitGroupStart());
   for (int calls = 0; calls < 2; ++calls) call(0);
@@ -76,7 +77,7 @@ TEST(DeviceRankGroups, CollectivesThatGoTogetherAreOneOperation) {
   for (straitComm_t comm : comms) STRAIT_EXPECT_OK(straitCommDestroy(comm));
 }
 
-/// They would wait for one another for ever.
+/// Ranks that group calls differently would wait for one another forever.
 TEST(DeviceRankGroups, RanksThatGroupDifferentlyAreToldSo) {
   fake_gpu.aggregates = 2;
   run_two_ranks([](straitComm_t comm, int rank, int) {
@@ -98,7 +99,7 @@ TEST(DeviceRankGroups, RanksThatGroupDifferentlyAreToldSo) {
 
 straitStream_t stream(std::uintptr_t number) { return reinterpret_cast<straitStream_t>(number); }
 
-/// To all its streams a group is one operation.
+/// To the streams of a communicator, its part of a group is one operation.
 TEST(DeviceRankGroups, StreamsOfACommunicatorWaitForItsWholeGroup) {
   const auto comms = join_in_a_group(2);
   std::array<float, 8> values{};
@@ -113,7 +114,7 @@ TEST(DeviceRankGroups, StreamsOfACommunicatorWaitForItsWholeGroup) {
   for (straitComm_t comm : comms) STRAIT_EXPECT_OK(straitCommDestroy(comm));
 }
 
-/// Messages come last, on the stream of the first of them.
+/// Messages are launched last, on the stream of the first of them.
 TEST(DeviceRankGroups, StreamsOfCollectivesWaitForMessages) {
   const auto comms = join_in_a_group(1);
   std::array<float, 2> values{};

@@ -1,4 +1,4 @@
-// What the communicator makes of GPU ranks' calls and errors, without a GPU.
+// How the communicator handles calls and errors of GPU ranks. Without a GPU.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-/// One GPU rank, alone.
+/// A communicator of a single GPU rank.
 class DeviceRankTest : public ::testing::Test {
  protected:
   DeviceRankTest() {
@@ -81,7 +81,7 @@ TEST_F(DeviceRankTest, AFailedMessageNamesItself) {
 TEST_F(DeviceRankTest, TheFlightRecorderHasStreamsAndAsksTheGpu) {
   EXPECT_EQ(all_reduce(), straitSuccess);
   fake_gpu.captures = true;
-  EXPECT_EQ(all_reduce(), straitSuccess);  // runs when the graph is launched: not recorded
+  EXPECT_EQ(all_reduce(), straitSuccess);  // runs when the graph is launched, so it is not recorded
   for (const auto& [idle, work] : {std::pair(-1, "unknown"), {0, "running"}, {1, "finished"}}) {
     fake_gpu.idle = idle;
     EXPECT_EQ(dump().at("gpu").at("work"), work);
@@ -92,7 +92,8 @@ TEST_F(DeviceRankTest, TheFlightRecorderHasStreamsAndAsksTheGpu) {
   EXPECT_TRUE(calls[0].at("finished_unix_us").is_null()) << "only the GPU knows";
 }
 
-/// Else this rank would have posted the calls before it, which it never launches, and be ahead of its peers.
+/// A group with an unusable stream posts no call. Otherwise this rank would have posted the calls before it, which it
+/// never launches, and be ahead of its peers.
 TEST_F(DeviceRankTest, AStreamThatIsRefusedChangesNothing) {
   const auto call = [&](std::uintptr_t stream) {
     STRAIT_EXPECT_OK(straitBarrier(comm_, reinterpret_cast<straitStream_t>(stream)));
@@ -110,7 +111,8 @@ TEST_F(DeviceRankTest, AStreamThatIsRefusedChangesNothing) {
   EXPECT_EQ(dump().at("seen").at(0).at("calls").at(0).at("sequence"), 1);
 }
 
-/// The first thing that a call asks of a GPU may be the first to hear that it has failed: peers must not wait for it.
+/// A GPU's failure may first be noticed by a call's first query. It must fail the communicator, so that peers do not
+/// wait.
 TEST_F(DeviceRankTest, AGpuThatCannotBeAskedIsNews) {
   fake_gpu.bad_stream = 0x77;
   fake_gpu.bad_because = Code::cuda_error;
@@ -122,7 +124,7 @@ TEST_F(DeviceRankTest, AGpuThatCannotBeAskedIsNews) {
                                                HasSubstr("): the stream cannot be used")));
 }
 
-/// Calls that are captured are not recorded; those beside them are.
+/// In a group, captured calls are not recorded by the flight recorder; the others are.
 TEST_F(DeviceRankTest, EachCallOfAGroupIsCapturedOrNotByItsOwnStream) {
   fake_gpu.aggregates = 3;
   fake_gpu.capturing_stream = 2;
@@ -137,7 +139,8 @@ TEST_F(DeviceRankTest, EachCallOfAGroupIsCapturedOrNotByItsOwnStream) {
   for (const Json& call : calls) EXPECT_EQ(call.at("stream"), 1);
 }
 
-/// They run on one stream: those of a graph would run now, or with another one, or what is called would not run.
+/// All messages of a group run on one stream. If only some were captured, captured ones would run now or as part of
+/// another graph, or others would not run.
 TEST_F(DeviceRankTest, MessagesOfAGroupAreAllInOneCaptureOrInNone) {
   const auto messages = [&](std::uintptr_t sends, std::uintptr_t receives) {
     STRAIT_EXPECT_OK(straitGroupStart());
@@ -160,7 +163,7 @@ TEST_F(DeviceRankTest, MessagesOfAGroupAreAllInOneCaptureOrInNone) {
   fake_gpu.capturing_stream = fake_gpu.other_capturing_stream = fake_gpu.bad_stream = 0;
 }
 
-/// All are asked, long after the communicator was made; what one cannot do none has.
+/// Long after the communicator was made, registration asks all ranks; if one cannot register, none has registered.
 TEST(DeviceRankMemory, IsRegisteredOnAllRanksOrNone) {
   straitUniqueId id;
   STRAIT_EXPECT_OK(straitGetUniqueId(&id));
@@ -190,7 +193,8 @@ TEST(DeviceRankMemory, IsRegisteredOnAllRanksOrNone) {
   fake_gpu.refusing_rank = -1;
 }
 
-/// This rank's GPU has done its part when another rank fails: what has no handle is mapped no more.
+/// This rank's GPU has registered the memory when another rank fails: the memory, which has no handle, is unmapped
+/// again.
 TEST(DeviceRankMemory, IsForgottenWhereTheLastAgreementFails) {
   fake_gpu.rank_without_memory = 1;
   run_two_ranks([](straitComm_t comm, int rank, int) {
@@ -203,7 +207,7 @@ TEST(DeviceRankMemory, IsForgottenWhereTheLastAgreementFails) {
   fake_gpu.rank_without_memory = -1;
 }
 
-/// By them ranks find out that their outputs lie in the same registration.
+/// By the number of a registration, ranks find out that their outputs lie in the same one.
 TEST(DeviceRankMemory, HasTheSameNumberOnAllRanksWhateverARankWasRefusedBefore) {
   run_two_ranks([](straitComm_t comm, int rank, int) {
     float memory[4];
@@ -230,7 +234,7 @@ straitResult_t sum_of(straitComm_t comm, std::size_t count) {
   return result;
 }
 
-/// What rank 1 captures rank 0 calls, so that the same calls have other numbers from then on.
+/// Rank 1 captures a call that rank 0 runs, so the same calls have different numbers on the two ranks from then on.
 TEST(DeviceRankCaptures, OfOneRankAloneAreNoMismatch) {
   run_two_ranks([](straitComm_t comm, int rank, int) {
     STRAIT_EXPECT_OK(sum_of(comm, 1));
@@ -244,13 +248,13 @@ TEST(DeviceRankCaptures, OfOneRankAloneAreNoMismatch) {
 TEST(DeviceRankCaptures, ThatThereAreNoneLeavesMismatchesKnown) {
   run_two_ranks([](straitComm_t comm, int rank, int) {
     STRAIT_EXPECT_OK(sum_of(comm, 1));
-    (void)sum_of(comm, rank == 1 ? 5 : 4);  // the one that posts last may know at once
+    (void)sum_of(comm, rank == 1 ? 5 : 4);  // the rank that posts last may notice the mismatch at once
     EXPECT_EQ(sum_of(comm, 6), straitMismatch);
     EXPECT_THAT(straitGetLastError(comm), AllOf(HasSubstr("all-reduce(count 4"), HasSubstr("all-reduce(count 5")));
   });
 }
 
-/// A rank that waits for another one's GPU is aborted; the other one learns of it once it comes.
+/// A rank that waits for another rank's GPU is aborted; the other rank learns of it as soon as it continues.
 TEST(DeviceRankAbort, EndsAnInitWhoseGpusAreBeingOpened) {
   fake_gpu.agrees = true;
   fake_gpu.opening = 0;
@@ -283,7 +287,7 @@ TEST(DeviceRankAbort, EndsAnInitWhoseGpusAreBeingOpened) {
   fake_gpu.agrees = false;
 }
 
-/// Of all processes' first GPU the fake gives the same bus id.
+/// The fake returns the same bus id for the first GPU of every process.
 TEST(DeviceRankSettings, ProcessesShareAGpuWhereTheyAreToldTo) {
   for (const bool told : {false, true}) {
     LateId id;
@@ -308,8 +312,8 @@ TEST(DeviceRankSettings, ProcessesShareAGpuWhereTheyAreToldTo) {
   }
 }
 
-/// A communicator's wire format is that of the calls that are faster in it, unless the user says from which size on; a
-/// call's own format is what it is told to be.
+/// A communicator's wire format is used for calls that are long enough for it to be faster; the user may set this size.
+/// A call that has its own format always uses it.
 TEST(DeviceRankSettings, WireFormatsAreTakenFromWhereTheyPay) {
   constexpr std::size_t kb = 1 << 10;
   struct Case {
@@ -330,7 +334,7 @@ TEST(DeviceRankSettings, WireFormatsAreTakenFromWhereTheyPay) {
     unsetenv("STRAIT_WIRE_BYTES");
     fake_gpu.log.clear();
     fake_gpu.logs = true;
-    float data = 0;  // the fake touches nothing
+    float data = 0;  // the fake does not access it
     const auto all_reduce = [&](std::size_t bytes, const straitCallOptions_t* options) {
       STRAIT_EXPECT_OK(straitAllReduceWithOptions(&data, &data, bytes / sizeof data, straitFloat32, straitSum, comm,
                                                   reinterpret_cast<void*>(0x77), options));
@@ -348,7 +352,7 @@ TEST(DeviceRankSettings, WireFormatsAreTakenFromWhereTheyPay) {
   }
 }
 
-/// Groups of STRAIT_P2P must be well formed, and of ranks that there are.
+/// Groups in STRAIT_P2P must be well formed and name existing ranks.
 TEST(DeviceRankSettings, GroupsThatCannotBeAreRefused) {
   for (const auto& [groups, problem] : {std::pair("0-0", "rank 0 is twice in 0-0"), {"0-1", "names rank 1"}}) {
     setenv("STRAIT_P2P", groups, 1);

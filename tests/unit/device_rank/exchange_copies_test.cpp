@@ -1,4 +1,4 @@
-// The copies that ranks measure by, on a stand-in for the CUDA runtime.
+// The copies by which ranks measure exchange rates, on a fake of the CUDA runtime.
 #include "device/exchange_copies.hpp"
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@
 
 #include "executor/cuda/runtime.hpp"
 
-/// An opaque handle of CUDA's. Commands run when the stream is asked whether it is idle, as soon as time has come.
+/// CUDA's opaque stream handle. Commands run when the stream is queried, but not while the fake keeps streams busy.
 struct CUstream_st {
   std::deque<std::function<void()>> commands;
   float now_ms = 0;
@@ -31,11 +31,11 @@ struct Copy {
   bool is_up;
 };
 struct FakeCuda {
-  std::set<void*> alive;  ///< streams, events, memory
+  std::set<void*> alive;  ///< existing streams, events and memory
   std::vector<Copy> copies;
-  int looks = 0;                 ///< for which streams stay busy
-  int calls_until_error = -1;    ///< of those that can fail
-  float up_ms = 1, down_ms = 2;  ///< that a copy takes
+  int looks = 0;                 ///< number of queries for which streams remain busy
+  int calls_until_error = -1;    ///< counts the calls that can fail; -1: none fails
+  float up_ms = 1, down_ms = 2;  ///< duration of a copy
   float now_ms = 0;
 
   cudaError_t fails() { return calls_until_error >= 0 && calls_until_error-- == 0 ? cudaErrorUnknown : cudaSuccess; }
@@ -136,7 +136,7 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 constexpr std::size_t mb = std::size_t{1} << 20, guard_bytes = 4096;
 
-/// Host memory between guards that nobody may write or read.
+/// Host memory between guards that must not be accessed.
 class ExchangeCopiesTest : public ::testing::Test {
  protected:
   ExchangeCopiesTest() { fake = {}; }
@@ -202,7 +202,7 @@ TEST_F(ExchangeCopiesTest, AskWhileTheyWaitWhetherTheSetUpGoesOn) {
   EXPECT_EQ(asked_, 5);
 }
 
-/// What still uses them is not freed.
+/// Resources of copies that have not ended are not freed, because the copies may still use them.
 TEST_F(ExchangeCopiesTest, AreLeftAloneWhereTheyDoNotEnd) {
   {
     auto copies = ExchangeCopies::open(setup(mb));

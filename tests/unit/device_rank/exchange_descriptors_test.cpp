@@ -1,4 +1,4 @@
-// How GPU ranks give one another descriptors of their memory, without a GPU.
+// How GPU ranks exchange file descriptors of their memory. Without a GPU.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/mman.h>
@@ -24,7 +24,7 @@ ino_t inode_of(int fd) {
 class ExchangeOfDescriptors : public ::testing::Test {
  protected:
   void TearDown() override { fake_gpu.on_open = nullptr; }
-  /// What all ranks, threads of this process, get from making a communicator.
+  /// Makes a communicator of ranks that are threads of this process; returns their results, and errors in `messages`.
   static std::vector<straitResult_t> results(std::vector<std::string>& messages) {
     straitUniqueId id;
     STRAIT_EXPECT_OK(straitGetUniqueId(&id));
@@ -61,7 +61,8 @@ TEST_F(ExchangeOfDescriptors, GivesEveryRankThoseOfAllOthers) {
   EXPECT_THAT(results(messages), ::testing::Each(straitSuccess));
 }
 
-/// As where a rank has no descriptors left: all hear of it at once, and none goes on with memory that is not there.
+/// If one rank cannot keep the descriptors, for example because it has reached its limit, all ranks fail at once, and
+/// none continues without the memory.
 TEST_F(ExchangeOfDescriptors, FailsOnAllRanksWhereOneCannotKeepThem) {
   fake_gpu.on_open = [](const DeviceRank::Request& request) -> Status {
     const UniqueFd own(memfd_create("strait-test", MFD_CLOEXEC));

@@ -1,4 +1,4 @@
-// How ranks come by the rate that their calls are cut for, without a GPU.
+// How ranks determine the rate for which calls are cut. Without a GPU.
 #include <gmock/gmock.h>
 
 #include <array>
@@ -22,7 +22,7 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 constexpr int ranks = 3;
 
-/// Ranks ask for rates, and measure where they are told how.
+/// Ranks ask for rates, and measure if `fake_gpu.copy` is set.
 class DeviceRankRates : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -34,7 +34,7 @@ class DeviceRankRates : public ::testing::Test {
     fake_gpu.copy = nullptr;
     for (const char* name : {"STRAIT_EXCHANGE_GBPS", "STRAIT_MEASURE_EXCHANGE"}) unsetenv(name);
   }
-  /// What all ranks of a communicator go by.
+  /// Returns the rates that all ranks of a new communicator use.
   static std::vector<ExchangeRates> rates() {
     straitUniqueId id;
     STRAIT_EXPECT_OK(straitGetUniqueId(&id));
@@ -58,7 +58,7 @@ class DeviceRankRates : public ::testing::Test {
     for (const ExchangeRates& each : rates()) all.push_back(each.gbps);
     return all;
   }
-  /// Every rank's copies give so much; of a rank with 0 they fail.
+  /// Makes each rank's copies run at its rate in `gbps`; copies of a rank with 0 fail.
   static void copies_give(std::vector<double> gbps) {
     fake_gpu.copy = [gbps = std::move(gbps)](const DeviceRank::Request& request,
                                              std::size_t bytes) -> Result<nanoseconds> {
@@ -110,7 +110,7 @@ TEST_F(DeviceRankRates, AreNotMeasuredWhereThatIsSwitchedOff) {
   }
 }
 
-/// A rank whose copies do not end learns that the communicator will not be made.
+/// A rank whose copies do not end learns that the communicator is not going to be made.
 TEST_F(DeviceRankRates, EndWithTheCommunicator) {
   std::atomic<int> waiting{0};
   fake_gpu.copy = [&](const DeviceRank::Request& request, std::size_t /*bytes*/) -> Result<nanoseconds> {

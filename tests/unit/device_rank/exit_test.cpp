@@ -1,4 +1,4 @@
-// What GPU ranks make of a peer whose process ends without having destroyed its communicator.
+// How GPU ranks treat a peer whose process ends without destroying its communicator.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -23,13 +23,13 @@ straitComm_t join(const straitUniqueId& id, int rank) {
   return comm;
 }
 
-/// A call, before which the rank looks at its peer.
+/// Makes a call. Before it, the rank examines its peer.
 straitResult_t call(straitComm_t comm) {
   float value = 0;
   return straitAllReduce(&value, &value, 1, straitFloat32, straitSum, comm, nullptr);
 }
 
-/// Whose peer has joined, called, and then done that.
+/// Returns rank 0 of two, after its peer, a process, has joined, made a call, and then run `end`.
 template <class End>
 straitComm_t rank_whose_peer(const End& end) {
   fake_gpu.idle = 1;
@@ -46,7 +46,7 @@ straitComm_t rank_whose_peer(const End& end) {
   STRAIT_EXPECT_OK(call(comm));
   ++called.value;
   EXPECT_EQ(wait_for(peer, 20'000), 0);
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until it is seen to have ended
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until the peer is seen to have ended
   return comm;
 }
 
@@ -56,7 +56,8 @@ void expect_death_is_told(straitComm_t comm) {
   STRAIT_EXPECT_OK(straitCommDestroy(comm));
 }
 
-/// As of a script that ends without a word, while others still evaluate: they may, and end well themselves.
+/// A script may end without destroying its communicator while other ranks still evaluate: they may continue, and end
+/// without an error.
 TEST(Exit, OfOneThatHasNothingLeftToDoIsNoDeath) {
   const straitComm_t comm = rank_whose_peer([] { std::exit(0); });
   for (int i = 0; i < 3; ++i) {
@@ -74,7 +75,7 @@ TEST(Exit, IsToldToWhoGoesOnWaiting) {
   fake_gpu.idle = 1;
   STRAIT_EXPECT_OK(call(comm));
   fake_gpu.idle = 0;
-  STRAIT_EXPECT_OK(call(comm));  // anew
+  STRAIT_EXPECT_OK(call(comm));  // a new wait, whose time starts anew
   std::this_thread::sleep_for(std::chrono::milliseconds(450));
   expect_death_is_told(comm);
 }

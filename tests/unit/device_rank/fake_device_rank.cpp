@@ -1,4 +1,4 @@
-// Stands for what defines DeviceRank::open and what beside it asks for GPUs, with CUDA and without.
+// Replaces the files that define DeviceRank::open and other functions that query GPUs, in builds with and without CUDA.
 #include "fake_device_rank.hpp"
 
 #include <algorithm>
@@ -138,7 +138,7 @@ Result<std::unique_ptr<DeviceRank>> DeviceRank::open(const Request& request) {
   if (testing::fake_gpu.copy && !rates.is_fixed_by_user) {
     const auto copy = [&](std::size_t bytes) { return testing::fake_gpu.copy(request, bytes); };
     STRAIT_ASSIGN(const MeasuredExchange measured, measure_exchange(copy, request.gather));
-    STRAIT_TRY(request.goes_on());  // as copies that do not end are an error of the real one
+    STRAIT_TRY(request.goes_on());  // as in the real one, where copies that do not end are an error
     rates = with_measured(rates, measured.gbps);
   }
   if (testing::fake_gpu.on_open) STRAIT_TRY(testing::fake_gpu.on_open(request));

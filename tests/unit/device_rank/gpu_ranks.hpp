@@ -8,7 +8,7 @@
 
 namespace strait::testing {
 
-/// Ranks of this thread, each with a GPU.
+/// Creates the communicators of ranks of this thread, each with a GPU.
 inline std::vector<straitComm_t> join_in_a_group(int ranks) {
   straitUniqueId id;
   STRAIT_EXPECT_OK(straitGetUniqueId(&id));
@@ -23,7 +23,7 @@ inline std::vector<straitComm_t> join_in_a_group(int ranks) {
   return comms;
 }
 
-/// Two GPU ranks, whose attendants compare what they call.
+/// Runs `body` on two GPU ranks, each a thread, which compare their calls before each launch.
 inline void run_two_ranks(const RankBody& body) {
   Meeting meeting(2);
   fake_gpu.launch_error.clear();

@@ -1,4 +1,4 @@
-// Of which communicators GPU ranks of several hosts consist, as processes and without a GPU.
+// Which communicators a GPU rank of several hosts consists of. Ranks are processes without a GPU.
 #include <gmock/gmock.h>
 
 #include <array>
@@ -21,7 +21,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, OpenHosts,
 
 constexpr std::uint32_t lanes = 2;
 
-/// What the rank is in its parts, by the rules of DeviceIslands: a place in its host, and a host among those that meet.
+/// Checks the rank's numbers in its component communicators, by the rules of DeviceIslands: its place in its host, and
+/// its host among those that meet.
 void check_parts(const HostsRequest& request, const Hosts& hosts, std::uint32_t rank) {
   EXPECT_EQ(request.hosts, hosts);
   const auto [host, place] = place_of(hosts, rank);
@@ -36,7 +37,7 @@ void check_parts(const HostsRequest& request, const Hosts& hosts, std::uint32_t 
     EXPECT_EQ(across->rank(), host);
     EXPECT_EQ(across->ranks(), hosts.size());
     EXPECT_FALSE(across->is_on_device());
-    // Errors name ranks by their numbers in the whole.
+    // Errors name ranks by their numbers in the whole communicator.
     EXPECT_THAT(across->flight_recorder().about().names[host], HasSubstr("rank " + std::to_string(rank) + " "));
   }
 }
@@ -69,7 +70,6 @@ TEST_P(OpenHosts, RanksHaveTheirPlaces) {
     EXPECT_EQ(wait_for(children[static_cast<std::size_t>(rank)], 60'000), 0) << "rank " << rank;
 }
 
-/// A rank that cannot go on after its parts have met tells the ranks of all hosts.
 TEST(NetworkLanes, FillARanksShareOfTheNetwork) {
   constexpr double unknown = 0;
   const auto expect = [](std::uint32_t cores, double gbps, std::size_t ranks, std::uint32_t all, std::uint32_t exact) {
@@ -89,6 +89,7 @@ TEST(NetworkLanes, FillARanksShareOfTheNetwork) {
   expect(32, unknown, 1000, 1, 1);
 }
 
+/// A rank that cannot go on after its component communicators have connected tells the ranks of all hosts.
 TEST(OpenHostsFailure, IsToldToAllHosts) {
   LateId id;
   std::vector<pid_t> children;

@@ -13,7 +13,7 @@ class PinnedTest : public ::testing::Test {
   void take(int count) {
     for (int i = 0; i < count; ++i) pinned_.take();
   }
-  /// What is held with the memory.
+  /// Gives back memory, and returns a weak pointer to the lease that is held together with it.
   std::weak_ptr<const void> let_go(std::size_t bytes) {
     auto mapping = Mapping::anonymous(bytes);
     EXPECT_TRUE(mapping) << mapping.error().message;
@@ -25,9 +25,9 @@ class PinnedTest : public ::testing::Test {
   }
 
   std::weak_ptr<const void> last_;
-  std::vector<std::size_t> unregistered_;  ///< bytes
+  std::vector<std::size_t> unregistered_;  ///< sizes, in bytes
   Pinned pinned_{[this](const Mapping& mapping) {
-    EXPECT_FALSE(last_.expired());  // what is still pinned still counts
+    EXPECT_FALSE(last_.expired());  // the lease counts memory until it is no longer pinned
     unregistered_.push_back(mapping.size_bytes());
   }};
 };
@@ -45,7 +45,8 @@ TEST_F(PinnedTest, MemoryIsUnregisteredWithTheLastOfItAndHoldsItsLeaseUntilThen)
   EXPECT_TRUE(third.expired());
 }
 
-/// Whose kernels may wait for what the thread that unregisters does next, though it has no such memory itself.
+/// Another communicator's kernels may wait for something that the thread that unregisters does next, even if that
+/// communicator has no pinned memory itself.
 TEST_F(PinnedTest, NotWhileAnotherCommunicatorIsInUse) {
   take(2);
   const auto held = let_go(4096);

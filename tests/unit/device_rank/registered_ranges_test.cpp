@@ -1,4 +1,4 @@
-// Whether ranks find their buffers in registrations alike, whatever overlaps on which of them.
+// Whether ranks agree on which registration holds their buffers, whatever registrations overlap on which ranks.
 #include "device/registered_ranges.hpp"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace strait::testing {
 namespace {
 
-/// Where it begins, and how long it is, on each rank.
+/// A registration: its beginning and length on each rank.
 struct Memory {
   std::vector<std::uintptr_t> begins;
   std::vector<std::size_t> bytes;
@@ -23,7 +23,7 @@ class Ranks {
  public:
   explicit Ranks(std::size_t ranks) : ranges_(ranks), live_(ranks) {}
 
-  /// All ranks do.
+  /// Registers the memory on all ranks; returns the number of the registration.
   std::uint64_t add(const Memory& memory) {
     const std::uint64_t number = ++last_;
     all_[number] = memory;
@@ -54,7 +54,8 @@ class Ranks {
   }
   std::uint64_t last() const { return last_; }
 
-  /// Of outputs in that registration, of which the ranks are to know the same: whether they go there in place.
+  /// Returns whether outputs at that offset in that registration are found, so that calls write them in place. All
+  /// ranks must find the same.
   bool finds(std::uint64_t number, std::size_t offset, std::size_t bytes) const {
     std::vector<std::optional<RegisteredRanges::Place>> places;
     for (std::size_t rank = 0; rank < ranges_.size(); ++rank)
@@ -95,7 +96,7 @@ TEST(RegisteredRanges, LieApart) {
   EXPECT_TRUE(ranks.finds(second, 0, 1));
 }
 
-/// Each rank undoes one of them when it likes.
+/// Each rank may undo either of two equal registrations at any time.
 TEST(RegisteredRanges, TheSameTwice) {
   for (const bool undoes_first : {false, true}) {
     Ranks ranks(2);
@@ -106,7 +107,7 @@ TEST(RegisteredRanges, TheSameTwice) {
   }
 }
 
-/// Which one rank 1 means nobody could tell: rank 0 sees one of them only.
+/// On rank 1 two registrations overlap, so it cannot be told which one a buffer is in, whereas rank 0 finds only one.
 TEST(RegisteredRanges, OverlappingOnOneRankOnly) {
   Ranks ranks(3);
   const auto first = ranks.add({1000, 5000, 1000}, 100), second = ranks.add({2000, 5050, 2000}, 100);
@@ -126,7 +127,7 @@ TEST(RegisteredRanges, OverlappingAtOtherDistances) {
   EXPECT_FALSE(ranks.finds(whole, 150, 10));
 }
 
-/// As a tensor within a pool.
+/// For example a tensor within a pool.
 TEST(RegisteredRanges, NestedAlike) {
   Ranks ranks(2);
   const auto whole = ranks.add({1000, 5000}, 1000), part = ranks.add({1100, 5100}, 100);
@@ -151,7 +152,7 @@ TEST(RegisteredRanges, JoinedByALaterOne) {
   EXPECT_TRUE(ranks.finds(right, 0, 100));
 }
 
-/// One of them still has the memory in an earlier registration, which the other has undone.
+/// One rank still has the memory in an earlier registration, which the other has undone.
 TEST(RegisteredRanges, AfterOneRankHasUndoneWhatItOverlaps) {
   Ranks ranks(2);
   const auto first = ranks.add({1000, 5000}, 100);
@@ -164,7 +165,7 @@ TEST(RegisteredRanges, AfterOneRankHasUndoneWhatItOverlaps) {
   EXPECT_TRUE(ranks.finds(ranks.add({1000, 5000}, 100), 0, 100));
 }
 
-/// Whatever is registered and undone: of what all ranks have now they find the same.
+/// Registers and deregisters at random: ranks always agree about registrations that all of them have.
 TEST(RegisteredRanges, AtRandom) {
   int found = 0, missed = 0;
   for (unsigned seed = 0; seed < 300; ++seed) {

@@ -1,4 +1,4 @@
-// Whether GPU ranks all see at once that one of them has failed: without that copy engines carry nothing.
+// Whether GPU ranks all see at once that one of them has failed. Without that, copy engines are not used.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -18,7 +18,7 @@ struct Found {
   std::string log;
 };
 
-/// Of two ranks over that transport, with copy engines for calls from so many bytes on.
+/// Opens two ranks over that transport, with copy engines for calls of at least `copy_engine_bytes`.
 Found find(const char* transport, const char* copy_engine_bytes) {
   Found found;
   setenv("STRAIT_TRANSPORT", transport, 1);

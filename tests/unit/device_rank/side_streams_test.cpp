@@ -1,4 +1,4 @@
-// Work beside a user's stream: on streams that are threads.
+// Work on streams beside the user's stream. Streams are threads here.
 #include "device/side_streams.hpp"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,8 @@ class SideStreamsTest : public ::testing::Test {
     while (word != value && std::chrono::steady_clock::now() < give_up) std::this_thread::sleep_for(10us);
     EXPECT_EQ(word, value);
   }
-  /// Two pieces of work that wait for each other, behind one piece and before another.
+  /// Enqueues two pieces of work that wait for each other, one on a side stream, with one piece before and one after
+  /// them.
   void give(Stream stream) {
     driver_->run(stream, [this] {
       std::this_thread::sleep_for(2ms);
@@ -87,7 +88,7 @@ TEST_F(SideStreamsTest, AreMadeOnce) {
   EXPECT_EQ(driver_->commands(), before + 3 * record_and_wait);
 }
 
-/// What is called while another stream is captured runs now.
+/// A call outside of a capture runs now, so it must not get a side stream that belongs to the capture.
 TEST_F(SideStreamsTest, OfACaptureAreLeftToIt) {
   const Stream captured = driver_->create_stream().value();
   driver_->begin_capture();
@@ -99,7 +100,8 @@ TEST_F(SideStreamsTest, OfACaptureAreLeftToIt) {
   driver_->end_capture();
 }
 
-/// Of which CUDA tells nothing more than that it has ended so, until the user has ended it, too.
+/// If an error has invalidated a capture, CUDA reports only that about its streams until the user ends the capture,
+/// too.
 TEST_F(SideStreamsTest, OfACaptureThatAnErrorHasEndedAreLeftToIt) {
   const Stream captured = driver_->create_stream().value();
   driver_->begin_capture();

@@ -1,4 +1,4 @@
-// What communicators pin of the host together, without a GPU.
+// How much host memory all communicators of a process pin together. Without a GPU.
 #include "device/staging_account.hpp"
 
 #include <gmock/gmock.h>
@@ -29,11 +29,11 @@ TEST(StagingAccount, ACommunicatorCountsOnceAndUntilItsLastLeaseEnds) {
   auto first = account.lease(wish("one")), second = account.lease(wish("one"));
   EXPECT_EQ(first->granted_bytes(), 128 * mb);
   EXPECT_EQ(second->granted_bytes(), 128 * mb);
-  EXPECT_EQ(account.pinned_bytes(), 60 * mb);  // what it may become
+  EXPECT_EQ(account.pinned_bytes(), 60 * mb);  // an upper bound, until it is settled
   first->settle(50 * mb);
   second->settle(50 * mb);
   EXPECT_EQ(account.pinned_bytes(), 50 * mb);
-  auto held = first;  // as memory does that is not unpinned yet
+  auto held = first;  // as by memory that is not unpinned yet
   first.reset();
   second.reset();
   EXPECT_EQ(account.pinned_bytes(), 50 * mb);
@@ -56,8 +56,8 @@ TEST(StagingAccount, LaterCommunicatorsGetWhatIsLeft) {
   EXPECT_EQ(account.lease(wish("four"))->granted_bytes(), StagingBudget::least_bytes(4));
 }
 
-/// Made at the same time, by ranks that are threads: whatever their order, each communicator has one grant, one has
-/// all, and together they keep to the bound.
+/// Communicators made at the same time by ranks that are threads: in any order, each communicator has a single grant,
+/// one gets the full amount, and together they stay within the bound.
 TEST(StagingAccount, CommunicatorsOfManyThreadsDoNotTakeTheSameMemory) {
   for (int repeat = 0; repeat < 200; ++repeat) {
     StagingAccount account;
@@ -118,7 +118,7 @@ TEST(StagingAgreement, ThatFailsLeavesNothingBehind) {
   EXPECT_EQ(StagingAccount::of_process().pinned_bytes(), 0u);
 }
 
-/// Once a process: in one of its own.
+/// The warning comes once per process, so this test has its own.
 TEST(StagingAgreement, BeyondTheBoundAWarningSaysSoOnce) {
   const pid_t process = fork_rank([] {
     const auto request = request_of({1 << 20});
@@ -137,7 +137,7 @@ TEST(StagingAgreement, BeyondTheBoundAWarningSaysSoOnce) {
   EXPECT_EQ(wait_for(process, 20'000), 0);
 }
 
-/// The fake pins arenas alone.
+/// The fake pins only arenas.
 constexpr std::size_t arenas_bytes(std::size_t bytes) { return StagingBudget::of(bytes, false, false).total_bytes(); }
 
 straitComm_t join(const straitUniqueId& id, int rank, int ranks) {
@@ -165,7 +165,7 @@ TEST(StagingOfRanks, ThatAreThreadsCountsUntilTheyDestroyTheirCommunicator) {
   fake_gpu.stages = false;
 }
 
-/// One of which has a communicator more than the others.
+/// The process of one rank has one more communicator than the others.
 TEST(StagingOfRanks, ThatAreProcessesIsWhatTheFullestHasLeft) {
   fake_gpu.stages = true;
   setenv("STRAIT_SHARE_GPUS", "1", 1);

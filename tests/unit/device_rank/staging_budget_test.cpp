@@ -73,7 +73,8 @@ TEST(StagingBudget, TheLeastSettingIsEnoughForMostRanks) {
   EXPECT_EQ(static_cast<std::size_t>(setting->minimum), StagingBudget::least_bytes(kernels::max_ranks));
 }
 
-/// Also where islands halve the arenas, and all places of two islands have a part of the reducers' memory.
+/// The smallest budget suffices even if islands halve the arenas, and all places of two islands share the reducers'
+/// memory.
 TEST(StagingBudget, TheLeastHasRoomForEverything) {
   for (std::uint32_t ranks = 2; ranks <= kernels::max_ranks; ++ranks) {
     const auto budget = StagingBudget::of(StagingBudget::least_bytes(ranks), true, true);

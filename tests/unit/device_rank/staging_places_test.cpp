@@ -13,7 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The node of the part that holds this byte; nothing where it may lie anywhere. Parts must not overlap.
+/// Returns the NUMA node of the part that holds this byte, or nothing if the byte may be on any node. Parts must not
+/// overlap.
 std::optional<std::uint32_t> node_at(const std::vector<PlacedPart>& parts, std::size_t offset) {
   std::optional<std::uint32_t> found;
   for (const PlacedPart& part : parts) {
@@ -52,7 +53,7 @@ TEST(StagingPlaces, ResultsLieBesideTheThreadsThatWriteThem) {
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
     EXPECT_EQ(node_at(parts, offset + memory.up(rank)), nodes[rank].gpu);
     EXPECT_EQ(node_at(parts, offset + memory.uploads(rank) + memory.slots_bytes() - 1), nodes[rank].gpu);
-    for (std::uint32_t thread = 0; thread < threads; ++thread)  // as LaneReducers::work() goes round
+    for (std::uint32_t thread = 0; thread < threads; ++thread)  // in the order of LaneReducers::work()
       for (std::uint32_t lane = rank * threads + thread; lane < memory.lanes; lane += ranks * threads)
         for (std::uint32_t slot = 0; slot < kernels::slot_depth; ++slot)
           EXPECT_EQ(node_at(parts, offset + memory.results() +
@@ -93,7 +94,7 @@ class FoundNodes : public ::testing::Test {
 };
 
 TEST_F(FoundNodes, AreThoseOfTheGpuAndOfTheThreadsCores) {
-  const RankNodes apart = RankNodes::find("0000:1B:00.0", {1, 8}, root_);  // as CUDA spells it
+  const RankNodes apart = RankNodes::find("0000:1B:00.0", {1, 8}, root_);  // in CUDA's spelling
   EXPECT_EQ(apart.gpu, 66u);
   EXPECT_EQ(apart.threads, 0u);
   EXPECT_EQ(RankNodes::find("0000:1B:00.0", {3, 4}, root_).threads, 66u) << "threads anywhere: beside the GPU";

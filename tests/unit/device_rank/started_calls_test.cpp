@@ -1,4 +1,4 @@
-// What GPUs have started, in graphs too, as ranks compare it, without a GPU.
+// How ranks compare the calls that their GPUs have started, also in graphs. Without a GPU.
 #include "device/started_calls.hpp"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// Two ranks that capture a call each, whose graphs the test then launches as their GPUs would.
+/// Two ranks that capture calls. The test then marks calls as started, as their GPUs do when graphs are launched.
 class StartedCallsTest : public ::testing::Test {
  protected:
   StartedCallsTest() {
@@ -43,7 +43,7 @@ class StartedCallsTest : public ::testing::Test {
     std::array<float, 8> values{};
     STRAIT_EXPECT_OK(straitRecv(values.data(), 3, straitFloat32, static_cast<int>(other(rank)), comms_[rank], nullptr));
   }
-  /// Messages, after the collective of that number.
+  /// Marks that the rank's GPU has started messages after the collective with number `after`.
   static void start_message(std::size_t rank, std::uint64_t after) {
     Call call;
     call.collective = Collective::send_recv;
@@ -55,7 +55,7 @@ class StartedCallsTest : public ::testing::Test {
     std::array<float, 8> values{};
     STRAIT_EXPECT_OK(straitAllReduce(values.data(), values.data(), count, straitFloat32, op, comms_[rank], nullptr));
   }
-  /// The call of that number, as the kernels of a launch mark it.
+  /// Marks that the rank's GPU has started the collective with that number, as the kernels of a launch do.
   static void start(std::size_t rank, std::uint64_t number, std::size_t count, ReduceOp op = ReduceOp::sum) {
     Call call;
     call.collective = Collective::all_reduce;
@@ -65,7 +65,7 @@ class StartedCallsTest : public ::testing::Test {
     std::atomic_ref(fake_gpu.counts[rank].started.calls[number % kernels::kept_marks])
         .store(number << 32 | StartedCalls::mark_of(signature(call)));
   }
-  /// A kernel of the rank waits for the other one, and says so again and again.
+  /// Starts a thread that reports repeatedly, as a kernel would, that the rank's GPU waits for the other rank.
   static std::jthread wait(std::size_t rank) { return wait_for(rank, other(rank)); }
   static std::jthread wait_for(std::size_t rank, std::uint32_t whom) {
     return std::jthread([=](const std::stop_token& stop) {
@@ -73,7 +73,7 @@ class StartedCallsTest : public ::testing::Test {
         say_that_it_waits(rank, whom + 1);
     });
   }
-  /// After a collective of both rank 0 starts another one, and rank 1 messages.
+  /// Starts one collective on both ranks, then another one on rank 0, and messages on rank 1.
   void start_apart() {
     for (std::size_t rank = 0; rank < 2; ++rank) capture(rank, 3);
     capture(0, 5);
@@ -103,7 +103,7 @@ class StartedCallsTest : public ::testing::Test {
     }
     EXPECT_LT(watch.elapsed(), std::chrono::seconds(1));
   }
-  /// Time in which each rank looks at the other many times.
+  /// Waits long enough for each rank to look at the other many times, and expects no error.
   void expect_no_error() const {
     std::this_thread::sleep_for(std::chrono::milliseconds(150));
     for (std::size_t rank = 0; rank < 2; ++rank) EXPECT_EQ(error_of(rank), straitSuccess);
@@ -115,7 +115,7 @@ TEST_F(StartedCallsTest, CallsThatDifferAreShownToAll) {
   capture(0, 3);
   capture(1, 5);
   for (std::size_t rank = 0; rank < 2; ++rank) start(rank, 1, rank == 0 ? 3 : 5);
-  const std::jthread waits = wait(1);  // the other one may have found what it wanted
+  const std::jthread waits = wait(1);  // the other GPU may not be waiting any more
   expect_mismatch("all-reduce(count 3, float32, sum)", "all-reduce(count 5, float32, sum)");
 }
 
@@ -128,13 +128,13 @@ TEST_F(StartedCallsTest, CallsThatDifferLaterAreShownToAll) {
   const std::jthread waits = wait(0);
   expect_no_error();
   start(0, 101, 3, ReduceOp::max);
-  expect_no_error();  // the other one has yet to come to it
+  expect_no_error();  // the other GPU has not reached it yet
   start(1, 101, 3, ReduceOp::min);
   expect_mismatch("float32, max)", "float32, min)");
   EXPECT_THAT(straitGetLastError(comms_[0]), HasSubstr("number 101 of the collectives on its GPU"));
 }
 
-/// Nothing is asked of a GPU while no kernel waits; once one does, of all.
+/// GPUs are not queried while no kernel waits. Once one does, all are queried.
 TEST_F(StartedCallsTest, GpusAreAskedWhereOneWaits) {
   for (std::size_t rank = 0; rank < 2; ++rank) capture(rank, 3);
   for (std::size_t rank = 0; rank < 2; ++rank) start(rank, 1, 3);
@@ -150,7 +150,7 @@ TEST_F(StartedCallsTest, GpusAreAskedWhereOneWaits) {
   for (std::size_t rank = 0; rank < 2; ++rank) EXPECT_EQ(fake_gpu.reads[rank], 1) << "it waits no more";
 }
 
-/// Only what has the same number is the same call, however far ranks are apart, and whatever they do next.
+/// Only calls with the same number are compared, however far apart the ranks are, and whatever they do next.
 TEST_F(StartedCallsTest, RanksMayBeFarApart) {
   for (std::size_t rank = 0; rank < 2; ++rank)
     for (const std::size_t count : {3, 4, 5}) capture(rank, count);
@@ -167,7 +167,7 @@ TEST_F(StartedCallsTest, RanksMayBeFarApart) {
   expect_mismatch("all-reduce(count 3, float32, sum)", "all-reduce(count 4, float32, sum)");
 }
 
-/// One rank captures what the other calls: on the GPUs they are the same calls.
+/// One rank captures a call that the other makes directly: on the GPUs it is the same call.
 TEST_F(StartedCallsTest, MayBeCallsOfTheOtherRank) {
   fake_gpu.captures = false;
   fake_gpu.capturing_rank = 1;
@@ -181,7 +181,7 @@ TEST_F(StartedCallsTest, MayBeCallsOfTheOtherRank) {
   fake_gpu.capturing_rank = -1;
 }
 
-/// A collective and messages that wait for one another have no number in common.
+/// If a collective and messages wait for each other, no number is common to them by which they could be compared.
 TEST_F(StartedCallsTest, MessagesAndACollectiveThatWaitForOneAnotherAreShownToAll) {
   start_apart();
   const std::jthread first = wait(0), second = wait(1);
@@ -189,23 +189,23 @@ TEST_F(StartedCallsTest, MessagesAndACollectiveThatWaitForOneAnotherAreShownToAl
   EXPECT_THAT(straitGetLastError(comms_[0]), HasSubstr("each GPU waits for the other"));
 }
 
-/// Who is in a collective and waits has nothing to do with messages that wait for another rank, or are over.
+/// A rank that waits in a collective is not in conflict with messages that wait for another rank or are over.
 TEST_F(StartedCallsTest, MessagesAndACollectiveThatDoNotWaitForOneAnotherAreNone) {
   start_apart();
   {
     const std::jthread first = wait(0);
-    expect_no_error();                           // the other one is about to come
-    const std::jthread second = wait_for(1, 2);  // a third one
+    expect_no_error();                           // the other rank may still call it
+    const std::jthread second = wait_for(1, 2);  // for a third rank
     expect_no_error();
   }
   capture(1, 5);
   start(1, 2, 5);
   const std::jthread first = wait(0),
-                     second = wait(1);  // in the same collective, for what a third one has yet to bring
+                     second = wait(1);  // both wait in the same collective for data of a third rank
   expect_no_error();
 }
 
-/// In a collective that comes before the messages.
+/// Rank 0 waits in a collective that comes before the other rank's messages.
 TEST_F(StartedCallsTest, ARankThatIsBehindIsNoError) {
   for (std::size_t rank = 0; rank < 2; ++rank) capture(rank, 3);
   capture_message(1);
@@ -228,7 +228,7 @@ TEST_F(StartedCallsTest, WaitsForARankThatHasLeftAreAnError) {
   EXPECT_LT(watch.elapsed(), std::chrono::seconds(1));
 }
 
-/// What it sent before counts, and of a wait that has ended the word may come late.
+/// A rank's data from before it left counts, and the report of a wait that has ended may arrive late.
 TEST_F(StartedCallsTest, ShortWaitsForARankThatHasLeftAreNone) {
   const auto stays_usable = [&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -249,7 +249,8 @@ TEST_F(StartedCallsTest, ShortWaitsForARankThatHasLeftAreNone) {
   EXPECT_TRUE(stays_usable());
 }
 
-/// A program whose counts never repeat takes no memory without end. What graphs hold may be launched at any time.
+/// The memory for known calls is bounded even if counts never repeat. Captured calls stay known, because graphs may be
+/// launched at any time.
 TEST(StartedCalls, OfVeryManyCallsTheLastAreKnownAndThoseThatWereCaptured) {
   constexpr std::size_t captured = 1, first = 2, last = 200'000;
   const auto call_of = [](std::size_t count) {

@@ -39,7 +39,7 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
-/// Replaces once, and expects that there was something to replace.
+/// Replaces the first occurrence of `from`, and expects that there is one.
 std::string changed(std::string text, const std::string& from, const std::string& to) {
   const auto at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
@@ -103,7 +103,8 @@ TEST(Calibration, BadFilesAreToldByNameAndRemedy) {
   }
 }
 
-/// To print them, too, takes the stack: a file that is short enough must not end the program that reads it.
+/// Not only parsing but also printing nested values uses the stack: even a file short enough to be read must not crash
+/// the program.
 TEST(Calibration, DeepNestingIsBadLikeAnythingElse) {
   const test::FakeTree tree;
   const std::string path = tree.path("machine.json");
@@ -184,7 +185,7 @@ TEST(Calibration, IsFoundInTheCacheFolderAndCanBeTurnedOff) {
   EXPECT_FALSE(calibration_path(Environment([](const char*) -> const char* { return nullptr; }), machine));
 }
 
-/// Who reads as long as they write never finds a part of one.
+/// A reader that runs at the same time as writers never finds a partly written file.
 TEST(Calibration, WritersAtOnceLeaveAWholeFile) {
   const test::FakeTree tree;
   const std::string path = tree.path("machine.json");
@@ -195,7 +196,7 @@ TEST(Calibration, WritersAtOnceLeaveAWholeFile) {
     bool saved = true;
     for (int i = 0; i < 10; ++i) {
       saved = saved && save_calibration(sample(writer + 1), path);
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // else the same one takes all turns
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // otherwise one writer would take all turns
     }
     _exit(saved ? 0 : 1);
   }
@@ -236,7 +237,7 @@ TEST(Calibration, TheFingerprintFollowsTheMachineAlone) {
   EXPECT_EQ(first.size(), 16U);
   tree.write("proc/cpuinfo", "processor : 0\nmodel name : One\ncpu MHz : 2000\n\n");
   EXPECT_EQ(machine_fingerprint(tree.path()), first);
-  tree.write("proc/meminfo", "MemTotal: 16777216 kB\n");  // kernels of one machine differ in what they keep
+  tree.write("proc/meminfo", "MemTotal: 16777216 kB\n");  // kernels on the same machine reserve different amounts
   EXPECT_EQ(machine_fingerprint(tree.path()), first);
   tree.write("proc/meminfo", "MemTotal: 33000000 kB\n");
   EXPECT_NE(machine_fingerprint(tree.path()), first);

@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// A machine in good order with nothing in it, in a folder of its own.
+/// A machine in good order without devices, in its own folder.
 class Doctor : public ::testing::Test {
  protected:
   Doctor() {
@@ -41,7 +41,7 @@ class Doctor : public ::testing::Test {
   Machine machine;
 };
 
-/// The severity of the only finding of this check, and what it says.
+/// Returns the only finding of this check, or an error if there is not exactly one.
 const Finding& only(const Findings& findings, const std::string& check) {
   static const Finding none{Severity::error, "", "there is not exactly one", "", ""};
   const Finding* found = nullptr;
@@ -102,7 +102,7 @@ TEST_F(Doctor, ReadsAcsFromTheConfigurationSpace) {
   put(0x14e, 0);
   tree.write(bridge + "config", config);
   EXPECT_EQ(only(check_pcie(machine), "acs").what, "there is not exactly one");
-  put(0x102, 0x1000 | 0x1);  // a circle of capabilities ends all the same
+  put(0x102, 0x1000 | 0x1);  // a circular list of capabilities must not hang the check
   tree.write(bridge + "config", config);
   EXPECT_EQ(only(check_pcie(machine), "acs").what, "there is not exactly one");
 }
@@ -148,18 +148,18 @@ TEST_F(Doctor, SeesTheQuotaOfItsOwnGroupAndOfThoseAboveIt) {
   const auto what = [&] { return only(check_processor(machine), "cpu_quota").what; };
   tree.write("proc/self/cgroup", "3:cpuset:/other\n0::/jobs/mine\n");
   tree.write("sys/fs/cgroup/jobs/mine/cpu.max", "50000 100000\n");
-  tree.write("sys/fs/cgroup/cpu/other/cpu.max", "10000 100000\n");  // not this process's
+  tree.write("sys/fs/cgroup/cpu/other/cpu.max", "10000 100000\n");  // this process is not in that group
   for (const char* above : {"max 100000\n", "100000 100000\n"}) {
     tree.write("sys/fs/cgroup/jobs/cpu.max", above);
     EXPECT_THAT(what(), HasSubstr("allows 0.5 cores"));
   }
   tree.write("sys/fs/cgroup/jobs/cpu.max", "25000 100000\n");
   EXPECT_THAT(what(), HasSubstr("allows 0.25 cores"));
-  tree.write("proc/self/cgroup", "0::/\n4:cpuacct,cpu:/docker/1\n");  // version 1
+  tree.write("proc/self/cgroup", "0::/\n4:cpuacct,cpu:/docker/1\n");  // cgroups version 1
   tree.write("sys/fs/cgroup/cpu/docker/1/cpu.cfs_quota_us", "75000\n");
   tree.write("sys/fs/cgroup/cpu/docker/1/cpu.cfs_period_us", "100000\n");
   EXPECT_THAT(what(), HasSubstr("allows 0.75 cores"));
-  tree.write("proc/self/cgroup", "0::/../jobs/mine\n");  // of a namespace that is not ours
+  tree.write("proc/self/cgroup", "0::/../jobs/mine\n");  // a cgroup outside of this namespace
   EXPECT_EQ(exit_code(check_processor(machine)), 0);
 }
 
@@ -181,7 +181,7 @@ TEST_F(Doctor, FindsXidErrorsInTheKernelLog) {
 }
 
 TEST_F(Doctor, KnowsWhetherRdmaCanBeUsed) {
-  EXPECT_TRUE(check_rdma(machine).empty());  // without a card nobody misses verbs
+  EXPECT_TRUE(check_rdma(machine).empty());  // without a card, verbs are not needed
   tree.write("sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n");
   EXPECT_EQ(only(check_rdma(machine), "verbs").severity, Severity::warning);
   EXPECT_THAT(only(check_rdma(machine), "verbs").what, testing::HasSubstr("Install rdma-core"));

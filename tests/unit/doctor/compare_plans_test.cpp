@@ -1,4 +1,4 @@
-// What plans take, from the blocks of windows that they share.
+// The times of plans, computed from blocks of measurement windows that the plans share.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,7 +13,7 @@ PlanTime plan(const std::string& algorithm, std::vector<double> first, std::vect
   return {.bytes = bytes, .algorithm = algorithm, .blocks_us = {std::move(first), std::move(second)}};
 }
 
-/// Over windows of which each is slower than the last, the multiple of all plans' times stays.
+/// If each window is slower than the one before, the ratio of the plans' times is still found.
 TEST(ComparePlans, WindowByWindow) {
   std::vector<double> slow, fast;
   for (int window = 0; window < 12; ++window) {
@@ -29,7 +29,7 @@ TEST(ComparePlans, WindowByWindow) {
   EXPECT_NEAR(plans[0].spread(), 0, 1e-9);
 }
 
-/// A third of its windows were good ones for this plan alone: by its own quickest quarter it would be the fastest.
+/// A third of the windows were good for this plan alone: by its own fastest quarter it would seem to be the fastest.
 TEST(ComparePlans, LuckyWindowsOfOnePlanDecideNothing) {
   const std::vector<double> steady(12, 10);
   std::vector<double> lucky(12, 11);
@@ -39,7 +39,7 @@ TEST(ComparePlans, LuckyWindowsOfOnePlanDecideNothing) {
   EXPECT_NEAR(plans[1].measured_us() / plans[0].measured_us(), 1.1, 1e-6);
 }
 
-/// What was left out early is judged by its own windows and does not count in what others are compared with.
+/// A plan that was dropped early is judged by its own windows, and does not influence how others are compared.
 TEST(ComparePlans, ThoseFarBehindTakeTheirOwnTime) {
   const std::vector<double> steady(12, 10), worse(12, 15), far(3, 100);
   std::vector<PlanTime> plans{plan("steady", steady, steady), plan("far", far, {}), plan("worse", worse, worse)};

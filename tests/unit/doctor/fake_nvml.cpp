@@ -1,5 +1,5 @@
-// NVML of one GPU with two NVLinks, in the health that the environment says: FAKE_CELSIUS, FAKE_THROTTLE_REASONS,
-// FAKE_ECC_ERRORS, and FAKE_NVLINK_ERRORS_<kind> of its second link.
+// A fake NVML library with one GPU that has two NVLinks. Environment variables set its health: FAKE_CELSIUS,
+// FAKE_THROTTLE_REASONS, FAKE_ECC_ERRORS, and FAKE_NVLINK_ERRORS_<kind> for its second link.
 #include <cstdlib>
 #include <string>
 

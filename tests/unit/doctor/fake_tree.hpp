@@ -7,7 +7,7 @@
 
 namespace strait::test {
 
-/// A folder for one test, with whatever files it writes into it.
+/// A temporary folder for one test, into which it writes files.
 class FakeTree {
  public:
   FakeTree() {

@@ -1,4 +1,4 @@
-// `strait doctor --plans` as a user runs it, on two ranks and one size, and what programs make of it afterwards.
+// `strait doctor --plans` as a user runs it, on two ranks and with one size, and how other commands use its results.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using testing::HasSubstr;
 constexpr std::uint32_t ranks = 2;
 constexpr std::size_t bytes = 8 << 10;
 
-/// What a shell command writes; fails the test if it fails.
+/// Returns the output of a shell command; a command that fails fails the test.
 std::string output_of(const std::string& command) {
   std::string output;
   FILE* pipe = popen((command + " 2>&1").c_str(), "r");
@@ -41,17 +41,17 @@ std::string output_of(const std::string& command) {
 class DoctorPlans : public testing::Test {
  protected:
   void SetUp() override {
-    // What a signal takes must be true, for it tells how the processors stand.
+    // The latency of a signal must be true, because it shows how the processors are related.
     if (doctor::usable_cores().size() > 1) {
       doctor::Team pair({doctor::usable_cores().front(), doctor::usable_cores().back()});
       rates_.latency_us = doctor::handover_us(pair, false);
     }
     ASSERT_TRUE(update_calibration(path_, machine_fingerprint(), [this](Calibration& kept) {
       kept.host = rates_;
-      kept.plans["shm/2"].add(Collective::all_reduce, "ring", 4 * bytes, 1.5);  // by an earlier run
+      kept.plans["shm/2"].add(Collective::all_reduce, "ring", 4 * bytes, 1.5);  // from an earlier run
     }));
     setenv("STRAIT_CALIBRATION", path_.c_str(), 1);
-    setenv("XDG_CACHE_HOME", tree_.path("cache").c_str(), 1);  // `strait perf` keeps its times there
+    setenv("XDG_CACHE_HOME", tree_.path("cache").c_str(), 1);  // where `strait perf` keeps its times
   }
   void TearDown() override {
     unsetenv("STRAIT_CALIBRATION");
@@ -67,7 +67,7 @@ class DoctorPlans : public testing::Test {
     return request;
   }
 
-  /// As communicators choose over shm.
+  /// Returns what communicators choose over shm.
   Choice choice_with(const PlanRatios& ratios) const {
     ClockModel model = host_model(ranks, static_cast<std::uint32_t>(doctor::usable_cores().size()), rates_);
     model.ratios = ratios;
@@ -120,7 +120,7 @@ TEST_F(DoctorPlans, EveryPlanIsTimedAndChoicesAreByWhatWasFound) {
   const auto& first = explained.at("plans").at(0);
   EXPECT_EQ(first.at("algorithm"), expected.algorithm);
   EXPECT_NEAR(first.at("predicted_us").get<double>(), expected.predicted_us, 0.01 * expected.predicted_us);
-  // And a communicator says so of its call.
+  // A communicator gives the same reason for its choice.
   EXPECT_THAT(
       output_of(fmt::format("STRAIT_DEBUG=trace STRAIT_TRANSPORT=shm {} perf all-reduce -d int32 -b {} -e {} -t {}",
                             strait, bytes, bytes, ranks)),

@@ -21,11 +21,12 @@
 
 namespace strait::testing {
 
-/// GPU ranks of several hosts as HostsRank wires them, without GPUs: what stays within hosts through kernels on the
-/// CPU, what leaves them through such kernels, proxies, and communicators of host ranks over TCP.
+/// GPU ranks of several hosts, connected as HostsRank does it, but without GPUs. Data that stays within a host goes
+/// through kernels on the CPU; data that leaves it goes through such kernels, proxies, and communicators of host ranks
+/// over TCP.
 class EmulatedHosts {
  public:
-  /// One of them, on its own thread.
+  /// One rank, used by its own thread.
   struct Rank {
     std::uint32_t number = 0;
     EmulatedHosts* hosts = nullptr;
@@ -49,7 +50,7 @@ class EmulatedHosts {
       const auto comms = parts();
       return std::any_of(comms.begin(), comms.end(), [](const Comm* comm) { return !comm->sticky(); });
     }
-    /// In words, of each of its communicators that has failed.
+    /// Returns the error messages of all its communicators that have failed.
     std::string failures() const {
       std::string text;
       for (const Comm* comm : parts())
@@ -104,7 +105,7 @@ class EmulatedHosts {
   ~EmulatedHosts() { unsetenv("STRAIT_TRANSPORT"); }
   std::uint32_t ranks() const { return inside_.ranks(); }
 
-  /// On a thread a rank.
+  /// Runs `body` on all ranks, each on its own thread.
   void run(const std::function<void(Rank& rank)>& body) {
     const auto id = create_unique_id(Environment(), {});
     ASSERT_TRUE(id) << id.error().message;
@@ -119,7 +120,7 @@ class EmulatedHosts {
         rank.proxy.reset();
       });
   }
-  /// Ends what a rank waits for.
+  /// Ends everything that a rank waits for.
   static void fail(Rank& rank) {
     std::atomic_ref(rank.mailbox.abort) = 1;
     const Error error{Code::aborted, "failed elsewhere"};
@@ -128,7 +129,7 @@ class EmulatedHosts {
 
  private:
   static constexpr std::uint32_t slot_bytes = 1 << 20, lanes = 3, exact_lanes = 2;
-  /// Of a step: for minutes where many threads poll on few cores, under a sanitizer.
+  /// Timeout of a step. It may take minutes if many threads poll on few cores under a sanitizer.
   static constexpr std::uint32_t longest_ms = 300'000;
 
   static std::vector<std::uint64_t> longest() {
@@ -181,12 +182,12 @@ class EmulatedHosts {
     };
     setup.has_failed = [&rank] {
       if (!rank.has_failed()) return false;
-      std::atomic_ref(rank.mailbox.abort) = 1;  // as a rank's attendant does: else its kernel would wait for ever
+      std::atomic_ref(rank.mailbox.abort) = 1;  // as a rank's attendant does; otherwise its kernel would wait forever
       return true;
     };
     setup.fail = [&rank](const Error& error) {
       rank.all.front()->fail_in(error);
-      EmulatedHosts::fail(rank);  // else its kernel would wait for ever
+      EmulatedHosts::fail(rank);  // otherwise its kernel would wait forever
     };
     rank.proxy = std::make_unique<NetworkProxy>(std::move(setup));
     const Status started = rank.proxy->start();

@@ -1,4 +1,4 @@
-// GPU ranks of several hosts without a GPU or a network: kernels on the CPU, proxies, and host ranks over TCP.
+// GPU ranks of several hosts without GPUs or a network: kernels run on the CPU, with proxies, and host ranks over TCP.
 #include "unit/hosts/emulated_hosts.hpp"
 
 #include <array>
@@ -9,7 +9,7 @@
 namespace strait::testing {
 namespace {
 
-/// A case as a rank makes it, in memory that shows what else is written.
+/// Makes the rank's call of a case and checks its output, in memory with guards that show stray writes.
 void check(EmulatedHosts::Rank& rank, const Islands& hosts, CollectiveCase c) {
   const std::uint32_t ranks = rank.hosts->ranks();
   c.islands = hosts;
@@ -52,12 +52,12 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Hosts,
                            return name;
                          });
 
-/// One round, several, and more than there are slots.
+/// Lengths of one round, of several rounds, and of more rounds than there are slots.
 TEST_P(Hosts, CollectivesHaveTheBitsOfTheReference) {
   EmulatedHosts hosts(GetParam());
   hosts.run([](EmulatedHosts::Rank& rank) {
     std::uint64_t seed = 1;
-    rank.max_sms = rank.number;  // which is each rank's own matter here
+    rank.max_sms = rank.number;  // each rank may have its own limit
     for (const Collective collective :
          {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce, Collective::all_gather,
           Collective::broadcast, Collective::all_to_all, Collective::gather, Collective::scatter})
@@ -77,12 +77,12 @@ TEST_P(Hosts, CollectivesHaveTheBitsOfTheReference) {
   });
 }
 
-/// In parts, between which the network goes on.
+/// A long reduce-scatter is done in parts, while the network continues from one part to the next.
 TEST_P(Hosts, LongReduceScatters) {
   EmulatedHosts hosts(GetParam());
   hosts.run([](EmulatedHosts::Rank& rank) {
     for (const WireFormat wire : {WireFormat::off, WireFormat::int8})
-      for (const std::size_t count : {70'001, 400'001}) {  // several rounds a part, and many parts
+      for (const std::size_t count : {70'001, 400'001}) {  // several rounds per part, and many parts
         if (wire != WireFormat::off && !are_alike(GetParam())) continue;
         CollectiveCase c;
         c.collective = Collective::reduce_scatter;
@@ -96,7 +96,7 @@ TEST_P(Hosts, LongReduceScatters) {
   });
 }
 
-/// What the root keeps is copied by its GPU.
+/// The root's own output is copied by its GPU.
 TEST_P(Hosts, LongBroadcasts) {
   EmulatedHosts hosts(GetParam());
   hosts.run([](EmulatedHosts::Rank& rank) {
@@ -113,7 +113,8 @@ TEST_P(Hosts, LongBroadcasts) {
   });
 }
 
-/// A root, and who sends, need not wait for the others: these begin when it has done all.
+/// A rank that only sends does not wait for its receivers: here these begin when rank 0 has finished all its
+/// broadcasts, and later its message.
 TEST(HostsOfOne, WhatIsOnlySentIsNotAwaited) {
   const Islands islands{{0}, {1}, {2}};
   constexpr std::size_t calls = 3, count = 20'001;
@@ -152,7 +153,7 @@ TEST(HostsOfOne, WhatIsOnlySentIsNotAwaited) {
   });
 }
 
-/// That an exchange is in place is each rank's own matter.
+/// Whether an all-to-all is in place may differ from rank to rank.
 TEST_P(Hosts, ExchangesInPlaceOnSomeRanks) {
   EmulatedHosts hosts(GetParam());
   hosts.run([](EmulatedHosts::Rank& rank) {
@@ -189,8 +190,8 @@ TEST_P(Hosts, SumsCrossInAWireFormat) {
   });
 }
 
-/// As host ranks leave it: elements and residuals, also of the second call, which sends what the first one lost. Of
-/// hosts of one rank, whose sums are its inputs, and on some ranks only.
+/// Elements and residuals are as host ranks leave them, also after a second call, which sends what the first one lost.
+/// Here hosts have one rank, so that their sums are their inputs, and only some ranks have residuals.
 TEST(HostsOfOne, KeepResiduals) {
   EmulatedHosts hosts({{0}, {1}, {2}});
   hosts.run([](EmulatedHosts::Rank& rank) {
@@ -228,7 +229,8 @@ TEST(HostsOfOne, KeepResiduals) {
   });
 }
 
-/// A message of any length from each to each, itself too, several a pair, and in groups without some.
+/// Messages of any length from each rank to each, including itself, several for a pair of ranks, in groups that lack
+/// some pairs.
 TEST_P(Hosts, Messages) {
   EmulatedHosts hosts(GetParam());
   hosts.run([](EmulatedHosts::Rank& rank) {
@@ -270,7 +272,7 @@ TEST_P(Hosts, Messages) {
   });
 }
 
-/// As a HostsRank's attendant: a failure of any part is one of all.
+/// Acts as a HostsRank's attendant: when one of the rank's communicators fails, all of them fail.
 std::jthread attend(EmulatedHosts::Rank& rank) {
   return std::jthread([&rank](const std::stop_token& stop) {
     while (!stop.stop_requested() && !rank.has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -278,7 +280,7 @@ std::jthread attend(EmulatedHosts::Rank& rank) {
   });
 }
 
-/// Whatever lanes the two lengths take.
+/// The two ends of a message have different lengths, which may use different lanes.
 TEST_P(Hosts, MessagesOfOtherLengthsAreTold) {
   for (const std::size_t other : {200'000, 700'000, 1'048'576}) {
     EmulatedHosts hosts(GetParam());
@@ -303,7 +305,7 @@ TEST_P(Hosts, MessagesOfOtherLengthsAreTold) {
   }
 }
 
-/// A rank that does not come is waited for until the communicator fails; then kernels and proxies end.
+/// Ranks wait for one that never calls until the communicator fails; then kernels and proxies end.
 TEST_P(Hosts, AFailureEndsWhatWaits) {
   EmulatedHosts hosts(GetParam());
   hosts.run([](EmulatedHosts::Rank& rank) {
@@ -313,7 +315,7 @@ TEST_P(Hosts, AFailureEndsWhatWaits) {
     }
     const std::jthread attendant = attend(rank);
     Bytes data(100'000);
-    Call barrier;  // among all, so that nobody waits within a host
+    Call barrier;  // among all ranks, so that no rank waits within a host
     barrier.collective = Collective::all_gather;
     barrier.count = 10;
     barrier.send = barrier.receive = data.data();
@@ -323,7 +325,7 @@ TEST_P(Hosts, AFailureEndsWhatWaits) {
   });
 }
 
-/// Rounds of calls of 8 MB and more have one length.
+/// Rounds of calls of 8 MB or more have one length, so rounds of calls that differ in length look alike.
 TEST(HostsOfOne, LongCallsOfOtherLengthsAreTold) {
   EmulatedHosts hosts({{0}, {1}});
   hosts.run([](EmulatedHosts::Rank& rank) {

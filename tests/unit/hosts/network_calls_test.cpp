@@ -1,4 +1,4 @@
-// What leaves a host of a call, launch by launch: a pure function, for many ranks.
+// How a call's data that leaves the host is divided into launches: a pure function, checked for many ranks.
 #include "network/network_calls.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ std::vector<Island> hosts_of(std::uint32_t hosts, std::uint32_t ranks_of_each) {
   return all;
 }
 
-/// The step of an all-to-all that goes to other hosts, from and to `data`.
+/// Returns the step of an all-to-all that goes to other hosts, in place in `data`.
 IslandStep exchange_of(const std::vector<Island>& hosts, std::uint32_t rank, std::size_t count, std::byte* data) {
   Call call;
   call.collective = Collective::all_to_all;
@@ -48,11 +48,12 @@ INSTANTIATE_TEST_SUITE_P(Shapes, NetworkExchanges,
                          ::testing::Values(Shape{2, 1, 8, 4 << 20}, Shape{6, 1, 8, 4 << 20}, Shape{3, 1, 16, 8 << 20},
                                            Shape{7, 8, 3, 100'000}, Shape{16, 8, 1, 50'000}, Shape{2, 8, 4, 1 << 20}));
 
-/// In place, what comes to a place waits for what goes from it: it is never in an earlier launch.
+/// In place, data is received only after the data that it overwrites has been sent: in a later launch, or in the same
+/// one after the flow that sends it.
 TEST_P(NetworkExchanges, NothingOverwritesWhatIsStillToBeSent) {
-  std::vector<std::byte> data(1);  // whose addresses alone count
+  std::vector<std::byte> data(1);  // only its addresses matter
   for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
-    std::map<const std::byte*, std::size_t> sent_in;  // launch, by where stripes begin
+    std::map<const std::byte*, std::size_t> sent_in;  // the launch, by the address where a stripe begins
     const auto launches = launches_of(rank, data.data());
     for (std::size_t number = 0; number < launches.size(); ++number)
       for (const kernels::Flow& flow : launches[number].flows)
@@ -74,7 +75,7 @@ TEST_P(NetworkExchanges, NothingOverwritesWhatIsStillToBeSent) {
   }
 }
 
-/// Both ends of every stripe have one length, one lane, and one place among those of their lane.
+/// Both ends of every stripe agree on its length, its lane, and its position among the stripes of that lane.
 TEST_P(NetworkExchanges, EndsAgree) {
   std::vector<std::byte> data(1);
   using Pair = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;  // from, to, lane
@@ -93,12 +94,12 @@ TEST_P(NetworkExchanges, EndsAgree) {
   EXPECT_EQ(sent, received);
 }
 
-/// Launches of a rank follow one another; of all messages that wait, none waits for ever.
+/// The launches of a rank run one after another. No set of messages waits in a circle.
 TEST_P(NetworkExchanges, NoLaunchesWaitInACircle) {
   std::vector<std::byte> data(1);
   std::vector<std::vector<NetworkLaunch>> all;
   for (std::uint32_t rank = 0; rank < ranks(); ++rank) all.push_back(launches_of(rank, data.data()));
-  std::vector<std::size_t> at(ranks());  // the launch that each rank is in
+  std::vector<std::size_t> at(ranks());  // the launch that each rank has reached
   const auto has_come_to = [&](std::uint32_t rank, std::uint32_t peer) {
     for (std::size_t number = 0; number <= at[rank] && number < all[rank].size(); ++number)
       for (const kernels::Flow& flow : all[rank][number].flows)
@@ -119,9 +120,10 @@ TEST_P(NetworkExchanges, NoLaunchesWaitInACircle) {
   for (std::uint32_t rank = 0; rank < ranks(); ++rank) EXPECT_EQ(at[rank], all[rank].size()) << "rank " << rank;
 }
 
-/// What a rank has for itself is copied if it is long, unless it is there already; else by the kernel, or goes along.
+/// A rank's block for itself is copied separately if it is long, and not already in place; if short, the kernel copies
+/// it, or it goes along with the others.
 TEST(NetworkCopies, AreOfWhatStaysWithTheRank) {
-  std::vector<std::byte> memory(1);  // whose addresses alone count
+  std::vector<std::byte> memory(1);  // only its addresses matter
   std::byte* const from = memory.data();
   std::byte* const to = from + (std::size_t{1} << 40);
   constexpr std::uint32_t hosts = 3, rank = 1;
@@ -197,7 +199,8 @@ TEST(NetworkCopies, AreOfWhatABroadcastsRootKeeps) {
     }
 }
 
-/// Kernels end once all is in slots where nothing comes: of what ranks that only send do, and of nothing else.
+/// Launches of ranks that only send are not awaited: their kernels end once all data is in slots. All other launches
+/// are awaited.
 TEST(NetworkLaunches, AreAwaitedWhereAnythingComes) {
   std::vector<std::byte> memory(1);
   const auto islands = hosts_of(3, 1);
@@ -256,7 +259,7 @@ TEST(NetworkCopies, NeedNoKernel) {
   EXPECT_EQ(launches.front().copies[0].bytes, std::size_t{4} << 20);
 }
 
-/// Eight rounds, whatever the length, but for short and for very long calls; stripes as long as a piece at least.
+/// Calls have eight rounds, except short and very long ones. Stripes are no shorter than a piece.
 TEST(NetworkLengths, OfRoundsAndStripes) {
   std::vector<std::byte> memory(1);
   const NetworkCalls calls(0, hosts_of(2, 1), {slot_bytes, piece_bytes, 8});
@@ -285,11 +288,11 @@ TEST(NetworkLengths, OfRoundsAndStripes) {
   EXPECT_EQ(stripes_of(std::size_t{1} << 30), 8);
 }
 
-/// Of a long reduce-scatter in parts: the launches of the parts make the steps of one call, each of which reads what
-/// its part has in scratch, and writes where the block has that.
+/// A long reduce-scatter in parts: the launches of the parts form the steps of one call. Each step reads its part's
+/// data in scratch, and writes to the part's place in the block.
 TEST(NetworkParts, AreOneCall) {
   constexpr std::size_t scratch_bytes = 4 << 20;
-  std::vector<std::byte> memory(1);  // whose addresses alone count
+  std::vector<std::byte> memory(1);  // only its addresses matter
   std::byte* const scratch = memory.data();
   std::byte* const output = scratch + (std::size_t{1} << 40);
   auto* const residuals = reinterpret_cast<float*>(output + (std::size_t{1} << 40));

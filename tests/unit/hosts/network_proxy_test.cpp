@@ -1,4 +1,4 @@
-// A proxy by itself: what it still does when its communicator is destroyed, or its process ends.
+// A proxy by itself: what it still does when its communicator is destroyed, or its process exits.
 #include "network/network_proxy.hpp"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using kernels::NetworkCall;
 using kernels::NetworkWords;
 using std::chrono::milliseconds;
 
-/// Calls of one round, which are carried out as the test allows, and counted then.
+/// A proxy of calls of one round, which run when the test allows it, and are counted then.
 class OwnProxy {
  public:
   explicit OwnProxy(SharedCount& carried_out) {
@@ -41,7 +41,7 @@ class OwnProxy {
     EXPECT_TRUE(proxy->start());
   }
   void allow(int calls) { allowed_ = calls; }
-  /// By kernels that have ended, or, is_awaited, wait.
+  /// Posts calls, as kernels do that have ended or, if `is_awaited`, that wait for the call.
   void post(int calls, bool is_told = true, bool is_awaited = false) {
     for (int i = 0; i < calls; ++i) {
       NetworkCall& call = words_->description_of(posted_).call;
@@ -91,7 +91,8 @@ TEST(NetworkProxy, DrainsNoLongerThanItsCommunicatorLives) {
   EXPECT_EQ(carried_out.value, 0);
 }
 
-/// Whose kernel waits itself: who exits beside it has not been told that it is done.
+/// The kernel of an awaited call still waits itself, so a process that exits meanwhile has not been told that the call
+/// is done, and the proxy need not complete it.
 TEST(NetworkProxy, LeavesWhatIsAwaited) {
   SharedCount carried_out;
   OwnProxy own(carried_out);
@@ -108,7 +109,7 @@ TEST(NetworkProxy, LeavesWhatIsAwaited) {
   own.fail();
 }
 
-/// As by a graph, which says once what it has.
+/// For example for the launch of a graph, which announces all its calls at once.
 TEST(NetworkProxy, StaysAwakeForAllThatItExpects) {
   SharedCount carried_out;
   OwnProxy own(carried_out);
@@ -122,7 +123,7 @@ TEST(NetworkProxy, StaysAwakeForAllThatItExpects) {
   }
 }
 
-/// Of a child that exits after it, as programs do that return from main().
+/// Returns the exit status of a child process that runs `body` and then exits, like programs that return from main().
 int status_of_exit(const std::function<void()>& body) {
   const pid_t child = fork_rank([&] {
     body();
@@ -160,7 +161,7 @@ TEST(NetworkProxy, LeavesItToTheProcessWhoseItIs) {
   EXPECT_EQ(carried_out.value, 3);
 }
 
-/// As the end of a communicator does it, which gives what was sent more time.
+/// The proxy is ended as at the end of a communicator, which first gives data that has been sent more time.
 TEST(NetworkProxy, EndsWhereNobodyReceives) {
   setenv("STRAIT_TRANSPORT", "tcp", 1);
   const auto id = create_unique_id(Environment(), {});
@@ -175,7 +176,7 @@ TEST(NetworkProxy, EndsWhereNobodyReceives) {
   std::atomic<bool> has_ended{false};
   std::jthread other([&] {
     const auto comm = join_as(1);
-    has_ended.wait(false);  // alive, and at something else
+    has_ended.wait(false);  // alive, but not receiving
   });
   const auto comm = join_as(0);
   const auto words = std::make_unique<NetworkWords>();

@@ -1,4 +1,4 @@
-// How ranks that TCP joins choose.
+// Which plans ranks choose that are connected by TCP.
 #include "communicator/tcp_model.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace strait {
 namespace {
 
-/// Of so many hosts with so many ranks each.
+/// Returns ranks of `hosts` hosts with `each` ranks each.
 std::vector<PeerInfo> peers_of(std::uint32_t hosts, std::uint32_t each) {
   std::vector<PeerInfo> peers(std::size_t{hosts} * each);
   for (std::size_t rank = 0; rank < peers.size(); ++rank) peers[rank].host_id = "host " + std::to_string(rank / each);
@@ -29,7 +29,7 @@ Selector selector_of(const std::vector<PeerInfo>& peers) {
   return Selector(settings);
 }
 
-/// Each costs system calls at both ends, so that a message is not cut for what pipelining gains.
+/// Each slice costs system calls at both ends, so a message is not cut finely for the sake of pipelining.
 TEST(TcpModel, SlicesAreLong) {
   for (const std::uint32_t hosts : {1, 2})
     for (const Collective collective : {Collective::broadcast, Collective::reduce})
@@ -46,7 +46,7 @@ TEST(TcpModel, SlicesAreLong) {
       }
 }
 
-/// What leaves a host goes by one interface, whichever ranks it is between; what stays goes by none.
+/// Data that leaves a host uses one network interface, whichever ranks it is between; data that stays uses none.
 TEST(TcpModel, AHostsRanksShareItsNetwork) {
   const auto peers = peers_of(2, 3);
   ClockModel model = host_model(6, 6);

@@ -12,10 +12,11 @@
 #include "support/island_reference.hpp"
 #include "unit/islands/island_machine.hpp"
 
-/// Calls over islands, at random and as they are told, against the reference.
+/// Calls over islands, random or given, compared with the reference.
 namespace strait::testing {
 
-/// Every rank's output has the reference's bits, and nothing else was written. False: the islands do not carry it.
+/// Runs the call and checks that every rank's output has the reference's bits and that nothing else was written.
+/// Returns false if islands do not carry the call.
 inline bool check(Machine& machine, const Islands& islands, const CollectiveCase& c) {
   const std::uint32_t count = machine.ranks();
   const BufferBytes sizes = buffer_bytes(c, count);
@@ -56,7 +57,7 @@ inline bool check(Machine& machine, const Islands& islands, const CollectiveCase
   return true;
 }
 
-/// Any order of ranks, cut into islands of the sizes.
+/// Returns islands of these sizes, of ranks in random order.
 inline Islands shuffled(std::span<const std::uint32_t> sizes, std::uint64_t seed) {
   Island ranks(std::accumulate(sizes.begin(), sizes.end(), 0u));
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -74,7 +75,7 @@ inline Islands shuffled(std::span<const std::uint32_t> sizes, std::uint64_t seed
 
 inline constexpr Collective carried[] = {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce,
                                          Collective::all_gather, Collective::broadcast};
-/// Whose messages cross from rank to rank.
+/// Collectives whose messages cross islands directly from rank to rank.
 inline constexpr Collective exchanges[] = {Collective::all_to_all, Collective::gather, Collective::scatter};
 inline constexpr std::size_t scratch_bytes = std::size_t{96} << 10;
 
@@ -104,7 +105,7 @@ inline CollectiveCase random_wire_case(std::uint64_t seed, std::uint32_t ranks) 
   return c;
 }
 
-/// Around the border of those that islands carry.
+/// Returns an exchange whose length is around the border of those that islands carry.
 inline CollectiveCase random_exchange(std::uint64_t seed, std::uint32_t ranks) {
   CollectiveCase c = random_case(seed, ranks);
   c.collective = exchanges[mix(seed) % std::size(exchanges)];
@@ -112,7 +113,7 @@ inline CollectiveCase random_exchange(std::uint64_t seed, std::uint32_t ranks) {
   return c;
 }
 
-/// How many of them islands carry.
+/// Checks random calls; returns how many of them islands carry.
 inline int carry_random_calls(std::uint64_t calls, const std::vector<std::vector<std::uint32_t>>& shapes,
                               CollectiveCase (*make_case)(std::uint64_t, std::uint32_t) = random_case) {
   int number = 0;

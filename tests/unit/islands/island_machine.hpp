@@ -12,10 +12,10 @@
 #include "support/calls.hpp"
 #include "support/island_reference.hpp"
 
-/// What the steps of all ranks of calls over islands give together, without a GPU.
+/// Runs the steps of calls over islands for all ranks, without a GPU, to check their joint result.
 namespace strait::testing {
 
-/// A rank's buffers, and the steps that it has still to make.
+/// A rank's buffers and steps, of which the first `done` have been made.
 struct Rank {
   Bytes memory[2], scratch;
   std::byte *send = nullptr, *receive = nullptr;
@@ -23,7 +23,7 @@ struct Rank {
   std::size_t done = 0;
 };
 
-/// Carries out the steps of all ranks: one is made when all whom it is among have come to it.
+/// Runs the steps of all ranks: a step is made when all its members have reached it.
 class Machine {
  public:
   using Among = IslandStep::Among;
@@ -31,9 +31,9 @@ class Machine {
     for (const auto& island : islands_) ranks_ += static_cast<std::uint32_t>(island.size());
   }
   std::uint32_t ranks() const { return ranks_; }
-  /// Elements that ranks gave to steps across islands, or sent to ranks of other islands.
+  /// Number of elements that ranks contributed to steps across islands, or sent to ranks of other islands.
   std::size_t crossings() const { return crossings_; }
-  /// Elements that ranks sent to others of their island in steps among all.
+  /// Number of elements that ranks sent to others of their island in steps among all ranks.
   std::size_t strays() const { return strays_; }
   bool carries(const Call& call) const { return DeviceIslands(0, islands_, nullptr, scratch_bytes_).carries(call); }
 
@@ -71,7 +71,7 @@ class Machine {
     return members;
   }
 
-  /// Whether the next step of `rank` could be made, with all who take part.
+  /// Makes the next step of `rank`, together with all members of the step. Returns false if some have not reached it.
   bool step(std::vector<Rank>& ranks, std::uint32_t rank) {
     const Among among = ranks[rank].steps[ranks[rank].done].among;
     const Island members = members_of(rank, among);
@@ -99,7 +99,7 @@ class Machine {
            collective == Collective::gather || collective == Collective::scatter;
   }
 
-  /// A block as one of its ends names it.
+  /// A block, as named by one of its two ends.
   struct Block {
     std::size_t first = 0, count = 0;  ///< elements
   };
@@ -107,7 +107,7 @@ class Machine {
                         const std::vector<std::size_t>& counts) {
     return {offsets.empty() ? peer * call.count : offsets[peer], counts.empty() ? call.count : counts[peer]};
   }
-  /// Messages from rank to rank, all of which are read before any is written.
+  /// Delivers messages from rank to rank. All are read before any is written.
   void exchange(const std::vector<const Call*>& calls, const Island& members) {
     std::vector<std::pair<std::byte*, Bytes>> writes;
     for (std::uint32_t from = 0; from < calls.size(); ++from)
@@ -133,7 +133,7 @@ class Machine {
     for (const auto& [to, bytes] : writes) std::copy(bytes.begin(), bytes.end(), to);
   }
 
-  /// By plain loops: inputs are read before any output is written.
+  /// Carries out a collective by plain loops. Inputs are read before any output is written.
   static void carry_out(const std::vector<const Call*>& calls, std::uint32_t averaged) {
     const auto count = static_cast<std::uint32_t>(calls.size());
     if (!calls[0]->receive_counts.empty()) return gather_uneven(calls);
@@ -164,7 +164,7 @@ class Machine {
     return {element, element + size_bytes(call.type)};
   }
 
-  /// An all-gather of blocks of different lengths.
+  /// Carries out an all-gather of blocks of different lengths.
   static void gather_uneven(const std::vector<const Call*>& calls) {
     std::vector<Bytes> blocks;
     for (std::size_t rank = 0; rank < calls.size(); ++rank) {
@@ -176,7 +176,7 @@ class Machine {
         std::copy(blocks[from].begin(), blocks[from].end(),
                   static_cast<std::byte*>(call->receive) + call->receive_offsets[from] * size_bytes(call->type));
   }
-  /// A reduce-scatter of blocks of different lengths.
+  /// Carries out a reduce-scatter of blocks of different lengths.
   static void reduce_uneven(const std::vector<const Call*>& calls, std::uint32_t averaged) {
     for (std::uint32_t rank = 0; rank < calls.size(); ++rank) {
       EXPECT_EQ(calls[rank]->send_counts, calls[0]->send_counts);
@@ -204,7 +204,7 @@ class Machine {
       std::copy(outputs[rank].begin(), outputs[rank].end(), static_cast<std::byte*>(calls[rank]->receive));
   }
 
-  /// As reference_output(), but divided by the number of all ranks.
+  /// Like reference_output(), but divides by the number of all ranks.
   static Bytes average(const ReferenceCall& call, std::uint32_t rank, std::uint32_t averaged) {
     std::vector<ReduceSource> sources;
     for (const Bytes& input : call.inputs) sources.push_back({.pointer = input.data()});

@@ -1,4 +1,4 @@
-// Calls of GPU ranks over islands, step by step, without a GPU: what the steps of all ranks give together.
+// Calls of GPU ranks over islands, step by step and without a GPU: the joint result of all ranks' steps.
 #include "launches/device_islands.hpp"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,8 @@ TEST(DeviceIslands, RandomCallsOverIslandsOfOneRank) {
   EXPECT_EQ(carry_random_calls(60, of_one_rank, random_wire_case), 60);
 }
 
-/// With nothing inside them, nothing is copied, and nothing cut but by what carries it across.
+/// Islands of one rank have nothing to exchange inside, so nothing is copied, and the call is cut only by what carries
+/// it across.
 TEST(DeviceIslands, OfOneRankCrossesAsItIs) {
   const strait::DeviceIslands islands(1, {{0}, {1}, {2}}, nullptr, scratch_bytes);
   std::vector<float> input(900'001), output(3 * input.size()), residual(input.size());
@@ -68,7 +69,7 @@ TEST(DeviceIslands, RandomExchanges) {
   EXPECT_GT(carry_random_calls(90, of_other_sizes, random_exchange), 20);
 }
 
-/// Blocks within an island cross nothing, and others go straight to where they belong.
+/// Blocks within an island do not cross, and others go directly to their destination.
 TEST(DeviceIslands, ExchangesCrossFromRankToRank) {
   for (const Islands& islands : {Islands{{0, 3}, {1, 2}}, Islands{{0, 1, 2}, {3, 4, 5}}, Islands{{0}, {1, 4}, {2, 3}}})
     for (const Collective collective : exchanges)
@@ -89,7 +90,7 @@ TEST(DeviceIslands, ExchangesCrossFromRankToRank) {
       }
 }
 
-/// Where a launch more costs more than it spares.
+/// Short exchanges are one step among all ranks, because an additional launch would cost more than it saves.
 TEST(DeviceIslands, ShortExchangesGoToAllAtOnce) {
   const Machine machine({{0, 1}, {2, 3}}, scratch_bytes);
   for (const Collective collective : exchanges)
@@ -102,7 +103,8 @@ TEST(DeviceIslands, ShortExchangesGoToAllAtOnce) {
     }
 }
 
-/// Long blocks within an island stay there, and short ones go with the others: each by its own length.
+/// Long blocks within an island stay there, and short ones go with those that cross. Each block is treated by its own
+/// length.
 TEST(DeviceIslands, BlocksOfDifferentLengths) {
   constexpr std::uint32_t ranks = 5;
   constexpr std::size_t all_bytes = ranks * sizeof(float), border = ((1 << 20) + all_bytes - 1) / all_bytes;
@@ -131,7 +133,8 @@ TEST(DeviceIslands, BlocksOfDifferentLengths) {
     }
 }
 
-/// A rank's own block makes no launch: where the others are short there are as many as without islands.
+/// A rank's own block does not cause a launch: if the other blocks are short, there are as many launches as without
+/// islands.
 TEST(DeviceIslands, ARanksOwnBlockGoesInsideIfOthersDo) {
   using Counts = std::vector<std::size_t>;
   const auto counts_of = [](std::size_t from_one_to_zero) {
@@ -150,7 +153,7 @@ TEST(DeviceIslands, ARanksOwnBlockGoesInsideIfOthersDo) {
   EXPECT_EQ(counts_of(65'536), (std::vector<Counts>{{65'536, 11}, {0, 11}, {0, 0, 12, 13}, {1, 0, 21, 31}}));
 }
 
-/// Sums of islands cross in the format; what else travels in one is not theirs.
+/// Sums of islands cross in the wire format. Other collectives in a wire format are not done over islands.
 TEST(DeviceIslands, RandomCallsInWireFormats) {
   EXPECT_EQ(carry_random_calls(60, of_one_size, random_wire_case), 60);
   EXPECT_EQ(carry_random_calls(60, of_other_sizes, random_wire_case), 40);  // reduce-scatters are among all ranks
@@ -165,10 +168,10 @@ TEST(DeviceIslands, RandomCallsInWireFormats) {
   }
 }
 
-/// What a rank's residual changes, it changes on all ranks alike: of each island one rank alone brings an element
-/// across, with that element's residual. Parts begin with a block of the format.
+/// A residual changes the result on all ranks alike, because only one rank of each island quantises an element for
+/// crossing, and has that element's residual. Parts begin at a block of the wire format.
 TEST(DeviceIslands, OneRankOfAnIslandQuantisesAnElement) {
-  Islands long_ones(2);  // of which the last ranks may get nothing
+  Islands long_ones(2);  // islands whose last ranks may get no elements
   for (std::uint32_t rank = 0; rank < 32; ++rank) long_ones[rank / 16].push_back(rank);
   for (const Islands& islands :
        {Islands{{0, 1, 2}, {3, 4, 5}}, Islands{{0, 3}, {1, 2}}, Islands{{0, 1}, {2}}, long_ones})
@@ -203,7 +206,7 @@ TEST(DeviceIslands, OneRankOfAnIslandQuantisesAnElement) {
       }
 }
 
-/// Which bits come out must not depend on the size.
+/// The resulting bits must not depend on the size, so islands carry reductions of every size.
 TEST(DeviceIslands, ReductionsAreCarriedAtEverySize) {
   for (const Islands& islands : {Islands{{0, 1}, {2, 3}}, Islands{{0, 1}, {2}}}) {
     const Machine machine(islands, scratch_bytes);
@@ -217,7 +220,7 @@ TEST(DeviceIslands, ReductionsAreCarriedAtEverySize) {
   }
 }
 
-/// Of a large all-reduce over islands of k ranks, each rank takes a k-th across.
+/// In a large all-reduce over islands of k ranks, each rank carries a k-th of the data across.
 TEST(DeviceIslands, EachByteCrossesOnceAnIsland) {
   for (const Islands& islands : {Islands{{0, 1}, {2, 3}}, Islands{{0, 1, 2}, {3, 4, 5}}, Islands{{0, 1}, {2}}}) {
     Machine machine(islands, scratch_bytes);
@@ -228,8 +231,8 @@ TEST(DeviceIslands, EachByteCrossesOnceAnIsland) {
   }
 }
 
-/// Over islands of different sizes, too: of what goes to all ranks each island reads a byte once, and of what is added
-/// up it brings one sum.
+/// This holds for islands of different sizes, too. Each island reads a byte that goes to all ranks once, and
+/// contributes one sum to what is reduced.
 TEST(DeviceIslands, FirstRanksCrossForTheirIslands) {
   const Islands islands{{0}, {1, 2}, {3, 4}, {5}};
   for (const Collective collective : carried) {
@@ -243,7 +246,7 @@ TEST(DeviceIslands, FirstRanksCrossForTheirIslands) {
   }
 }
 
-/// The plan `hierarchical` on the host executor, whose bits these are.
+/// Runs the plan `hierarchical` on the host executor. Calls over islands must have the same bits.
 std::vector<Bytes> run_plan(const CollectiveCase& c, const Islands& islands, const std::vector<Bytes>& inputs) {
   const auto count = static_cast<std::uint32_t>(inputs.size());
   PlanRequest request;

@@ -1,4 +1,4 @@
-// STRAIT_P2P, and islands from who reaches whom.
+// STRAIT_P2P, and how islands are formed from which ranks reach which.
 #include "device/p2p_setting.hpp"
 
 #include <gmock/gmock.h>
@@ -53,7 +53,7 @@ TEST(P2pSetting, RanksMustExist) {
   EXPECT_THAT(checked.error().message, HasSubstr("names rank 3, and the communicator has 3 ranks, 0 to 2"));
 }
 
-/// A part of a communicator keeps the groups' members that it has, under their new numbers.
+/// A part of a communicator keeps the members of groups that it contains, under their new ranks.
 TEST(P2pSetting, OfAPart) {
   const P2pSetting whole = *parse_p2p("0-1-2,3-4");
   EXPECT_THAT(part_of(whole, Island{2, 4, 0}).groups, ElementsAre(Island{0, 2}));
@@ -71,7 +71,7 @@ TEST(Reach, IsWhatTheSettingAllows) {
 
 TEST(Reach, LosesWhatEitherEndMisses) {
   Reach reach = allowed_reach(P2pSetting{}, 3);
-  EXPECT_TRUE(take_away(reach, Island{0, 0, 1 << 0}));  // rank 2 misses rank 0
+  EXPECT_TRUE(take_away(reach, Island{0, 0, 1 << 0}));  // rank 2 cannot reach rank 0
   EXPECT_THAT(reach, ElementsAre(3, 7, 6));
   EXPECT_FALSE(take_away(reach, Island{4, 0, 1}));
   EXPECT_FALSE(take_away(reach, Island{1, 2, 4})) << "a rank reaches itself";
@@ -84,13 +84,14 @@ TEST(IslandsOf, BridgedPairsWhateverTheirNumbers) {
   EXPECT_EQ(describe(islands_of(allowed_reach(*parse_p2p("off"), 3))), "0, 1, 2");
 }
 
-/// 0 reaches 1, and 1 reaches 2, but 0 does not reach 2: no island may hold all three.
+/// Rank 0 reaches 1, and 1 reaches 2, but 0 does not reach 2: no island may hold all three.
 TEST(IslandsOf, ChainsAreNoIslands) {
   EXPECT_EQ(describe(islands_of(Reach{0b0011, 0b0111, 0b1110, 0b1100})), "0-1, 2-3");
   EXPECT_EQ(describe(islands_of(Reach{0b0001, 0b0111, 0b1110, 0b1100})), "0, 1-2, 3") << "one way only is no way";
 }
 
-/// What the driver grants shows when memory is mapped, and what works only in the probe of the islands that follow.
+/// Whether the driver grants access shows when memory is mapped; whether access works shows only when the resulting
+/// islands are probed.
 TEST(FindIslands, UntilNothingIsMissing) {
   const Reach granted = allowed_reach(*parse_p2p("0-1-2-3,4-5"), 6);
   const Reach works = allowed_reach(*parse_p2p("0-1,2-3"), 6);
@@ -103,7 +104,7 @@ TEST(FindIslands, UntilNothingIsMissing) {
       for (const Island& island : tried)
         for (const std::uint32_t a : island)
           for (const std::uint32_t b : island)
-            if (a < b && (stage[a] >> b & 1) == 0) missing.ranks[a] |= 1u << b;  // either end may be the one to see it
+            if (a < b && (stage[a] >> b & 1) == 0) missing.ranks[a] |= 1u << b;  // either end may notice
       if (missing.ranks == Reach(6)) continue;
       missing.works = fail(Code::unsupported, reason);
       break;
@@ -127,7 +128,7 @@ TEST(FindIslands, EndsWhereThereAreNone) {
   EXPECT_EQ(attempts, 1);
   EXPECT_EQ(find_islands(allowed_reach(*parse_p2p("off"), 3), why, all_missing).error().message, "none works");
   EXPECT_EQ(attempts, 1) << "nothing to try";
-  // A failure that is of no pair.
+  // A failure that concerns no pair of ranks.
   const auto of_nobody = [&](std::span<const Island>) -> Result<Missing> {
     return Missing{fail(Code::unsupported, "no memory"), Reach(3)};
   };
@@ -136,7 +137,7 @@ TEST(FindIslands, EndsWhereThereAreNone) {
     return fail(Code::remote_error, "a rank died");
   };
   EXPECT_EQ(find_islands(allowed_reach(P2pSetting{}, 3), why, broken).error().code, Code::remote_error);
-  // A rank on its own is no failure.
+  // A single rank is not a failure.
   const auto fine = [](std::span<const Island>) -> Result<Missing> { return Missing{{}, {0}}; };
   EXPECT_EQ(describe(*find_islands(allowed_reach(P2pSetting{}, 1), why, fine)), "0");
 }

@@ -11,14 +11,14 @@
 namespace strait::testing {
 namespace {
 
-/// One for both ends of a message.
+/// Returns a buffer address that is the same for both ends of a message.
 std::byte* buffer_of(std::size_t number, bool /*sends*/) { return reinterpret_cast<std::byte*>(number + 1); }
 std::uintptr_t number_of(const Call& call) {
   return reinterpret_cast<std::uintptr_t>(call.sends ? call.send : call.receive);
 }
 
-/// The other end of each message is in the same part, and each rank names the other by its place there. Between two
-/// ranks messages keep their order.
+/// Both ends of each message put it into the same part, and name each other by their ranks in that part. Between two
+/// ranks, messages keep their order.
 TEST(SplitMessages, BothEndsDecideAlike) {
   const std::vector<std::vector<Island>> machines{
       {{0, 1}, {2, 3}}, {{0, 3}, {1, 2}}, {{0}, {1, 4}, {2, 3, 5}}, {{0, 2, 4, 6}, {1}, {3, 5}}};

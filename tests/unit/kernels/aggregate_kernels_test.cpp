@@ -1,4 +1,4 @@
-// Small collectives of a group in one launch, by the kernels of src/kernels on the CPU, with the protocols as they are.
+// Small collectives of a group in one launch, by the kernels of src/kernels on the CPU, with their real protocols.
 #include "support/emulated_collectives.hpp"
 //
 #include <gtest/gtest.h>
@@ -17,11 +17,12 @@
 namespace strait::testing {
 namespace {
 
-/// What all ranks call in one group, each time with other numbers.
+/// Returns the calls that all ranks make in one group, different for each seed.
 std::vector<CheckedCase> random_group(std::uint32_t ranks, std::size_t calls, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<CheckedCase> group;
-  // Runs of reductions of one type, and of calls that add nothing up, now and then something else.
+  // Runs of reductions of one type and runs of calls that reduce nothing; occasionally one changes to the other, or the
+  // type changes.
   bool reduces = random() % 2 == 0;
   DataType type = DataType::float32;
   for (std::size_t i = 0; i < calls; ++i) {
@@ -42,7 +43,7 @@ std::vector<CheckedCase> random_group(std::uint32_t ranks, std::size_t calls, st
   return group;
 }
 
-/// As a communicator does. How many launches that takes.
+/// Launches a group as a communicator does. Returns the number of launches.
 std::size_t run_group(Machine& machine, std::uint32_t rank, std::vector<Call> calls) {
   std::size_t launched = 0;
   for (std::span<Call> rest(calls); !rest.empty();) {
@@ -61,7 +62,8 @@ std::size_t run_group(Machine& machine, std::uint32_t rank, std::vector<Call> ca
   return launched;
 }
 
-/// The group on all ranks, bit by bit. Those with `alone` launch their calls one by one, which their peers do not.
+/// Runs the group on all ranks and checks it bit by bit. Ranks in the mask `alone`, unlike their peers, launch their
+/// calls one by one, because these are on different streams.
 void check_group(Machine& machine, const std::vector<CheckedCase>& group, std::uint32_t alone) {
   std::vector<std::jthread> threads;
   for (std::uint32_t rank = 0; rank < machine.ranks(); ++rank)
@@ -112,13 +114,13 @@ TEST_P(Aggregates, GroupsHaveTheBitsOfTheirCalls) {
     check_group(machine_, random_group(machine_.ranks(), 3 + seed * 9, seed), 0);
 }
 
-/// Which ranks launch their calls one by one is a matter of their own.
+/// Each rank may decide by itself to launch its calls one by one.
 TEST_P(Aggregates, RanksMayLaunchOneByOne) {
   for (std::uint64_t seed = 1; seed <= 3 && !HasFailure(); ++seed)
     check_group(machine_, random_group(machine_.ranks(), 12, 50 + seed), static_cast<std::uint32_t>(seed));
 }
 
-/// Calls that need one another's results: every rank launches them one by one, in order.
+/// Calls that use one another's results: every rank launches them one by one, in order.
 TEST_P(Aggregates, AChainOfCallsHasItsResults) {
   constexpr std::size_t count = 300, links = 5;
   const std::uint32_t ranks = machine_.ranks();

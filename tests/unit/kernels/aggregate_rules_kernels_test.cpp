@@ -1,4 +1,4 @@
-// Which collectives of a group go in one launch, what each has of it, and what becomes of groups that differ.
+// Which collectives of a group go into one launch, what part of it each gets, and what happens if groups differ.
 #include "support/emulated_machine.hpp"
 //
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ class AggregateRules : public ::testing::Test {
     ++next_;
     return call;
   }
-  /// How many go together of `calls` copies, at places of their own.
+  /// Returns how many of `calls` copies of a call, each with its own buffers, go into one launch.
   std::size_t together(std::size_t calls, std::size_t count, const std::function<void(std::vector<Call>&)>& change) {
     next_ = 0;
     std::vector<Call> group;
@@ -80,7 +80,7 @@ TEST_F(AggregateRules, CallsInBulkGoTogetherToo) {
   EXPECT_EQ(of(256 << 10, true), 1u) << "of 1 MB, whose blocks serve other lanes";
 }
 
-/// Where they would take more lanes than there are, each has one, and the rest by its bytes.
+/// If calls would take more lanes than there are, each gets one, and the rest are shared out by the calls' bytes.
 TEST_F(AggregateRules, LargeCallsHaveMoreLanes) {
   const std::vector<Call> group{call(8192), call(10), call(4096), call(10)};
   ASSERT_EQ(aggregated_calls(machine_.calls(0), group), 4u);
@@ -97,7 +97,7 @@ TEST_F(AggregateRules, LargeCallsHaveMoreLanes) {
 
 TEST_F(AggregateRules, NoMoreThanArgumentsHold) {
   kernels::Ring ring = machine_.calls(0).ring();
-  ring.slots[static_cast<std::size_t>(kernels::Protocol::packets)].lanes = 100;  // as over NVLink
+  ring.slots[static_cast<std::size_t>(kernels::Protocol::packets)].lanes = 100;  // as many as with NVLink
   const DeviceCalls calls(ring, nullptr, {.max_sms = 100, .flagged_bytes = 32 << 10});
   const std::vector<Call> group(40, call(10));
   EXPECT_EQ(aggregated_calls(calls, group), kernels::max_aggregated);
@@ -138,7 +138,7 @@ TEST_F(AggregateRules, OthersGoByThemselves) {
             1u);
 }
 
-/// In the same launch as others.
+/// All-reduces in two hops share a launch with others.
 TEST_F(AggregateRules, AllReducesGoTogetherInTwoHops) {
   std::vector<Call> group{call(1000), call(2001), call(4000)};
   group[1].algorithm = group[2].algorithm = find_algorithm("two_hop");
@@ -155,7 +155,7 @@ TEST_F(AggregateRules, AllReducesGoTogetherInTwoHops) {
   }
 }
 
-/// Packets carry flags beside the bytes, which count where there are many calls.
+/// Packets carry flags beside the data, whose cost matters if there are many calls.
 TEST_F(AggregateRules, MuchOfWhatAloneIsShortGoesInBulk) {
   const auto protocol = [&](std::size_t calls) {
     next_ = 0;
@@ -168,7 +168,7 @@ TEST_F(AggregateRules, MuchOfWhatAloneIsShortGoesInBulk) {
   EXPECT_EQ(protocol(5), kernels::Protocol::bulk);
 }
 
-/// However many ranks share the memory: of many, bulk has fewer lanes than packets have.
+/// This holds for any number of ranks that share the memory: with many, bulk has fewer lanes than packets have.
 TEST(AggregatedCalls, NoneHasLanesOfAnother) {
   std::vector<std::byte> buffer(std::size_t{64} << 20);
   std::size_t launched = 0;
@@ -206,7 +206,7 @@ TEST(AggregatedCalls, NoneHasLanesOfAnother) {
   EXPECT_GT(launched, 100u);
 }
 
-/// What a rank's own buffers and streams are must not change what goes together, only how this rank launches it.
+/// A rank's own buffers and streams must not change which calls go together, only how this rank launches them.
 TEST_F(AggregateRules, WhatSharesBuffersOrHasOtherStreamsIsLaunchedInOrder) {
   const auto launches = [&](const std::function<void(std::vector<Call>&)>& change) {
     next_ = 0;
@@ -220,7 +220,7 @@ TEST_F(AggregateRules, WhatSharesBuffersOrHasOtherStreamsIsLaunchedInOrder) {
   EXPECT_EQ(launches([](auto& group) { group[2].receive = group[0].receive; }).size(), 3u);
   EXPECT_EQ(launches([](auto& group) { group[2].send = group[1].receive; }).size(), 3u);
   EXPECT_EQ(launches([](auto& group) {
-              group[0].send = static_cast<const std::byte*>(group[2].receive) + 119;  // its last byte
+              group[0].send = static_cast<const std::byte*>(group[2].receive) + 119;  // the last byte of that output
             }).size(),
             3u);
   const auto multiplied_by = [&](std::size_t written, bool is_address) {
@@ -244,7 +244,7 @@ TEST_F(AggregateRules, WhatSharesBuffersOrHasOtherStreamsIsLaunchedInOrder) {
   }
 }
 
-/// Each as the collective of its own number, in graphs that are launched again, too.
+/// Each call is marked as started with its own number, also when a graph is launched again.
 TEST_F(AggregateRules, EachCallIsMarkedAsStarted) {
   std::vector<std::jthread> threads;
   for (std::uint32_t rank = 0; rank < ranks; ++rank)
@@ -267,7 +267,8 @@ TEST_F(AggregateRules, EachCallIsMarkedAsStarted) {
     });
 }
 
-/// A rank that groups its calls differently never gets data that are meant for others: it waits, and gives up.
+/// Rank 0 groups its calls differently from the others. No rank takes data that is meant for another call: it waits,
+/// and gives up.
 void group_differently(std::size_t count, std::byte first_byte, std::uint32_t members, const char* algorithm) {
   const std::size_t bytes = count * sizeof(float);
   std::vector<std::jthread> threads;
@@ -300,7 +301,7 @@ void group_differently(std::size_t count, std::byte first_byte, std::uint32_t me
   }
 }
 TEST(AggregatedCalls, WhoGroupsDifferentlyTakesNothing) {
-  group_differently(10, std::byte{0}, 2, "");  // the first is the same call on both
+  group_differently(10, std::byte{0}, 2, "");  // the first call is the same on both
 }
 TEST(AggregatedCalls, WhatIsCutForAShareFitsNothingElse) { group_differently(8192, poison, 2, ""); }
 TEST(AggregatedCalls, WhatTakesTwoHopsInAGroupFitsNothingElse) { group_differently(10, poison, 3, "two_hop"); }

@@ -9,7 +9,7 @@
 #include "kernels/layout.hpp"
 #include "launches/device_calls.hpp"
 
-/// What calls of GPUs by NVLink are launched as, for tests.
+/// Helpers that return how calls of GPUs connected by NVLink are launched.
 namespace strait::testing {
 
 inline constexpr std::size_t mb = std::size_t{1} << 20;
@@ -33,7 +33,7 @@ inline DeviceCalls pair_calls(std::uint32_t max_sms, std::size_t piped_unit_byte
   return calls_of(2, max_sms, piped_unit_bytes, has_async_copies, sms);
 }
 
-/// `bytes`: of the larger buffer.
+/// Returns the only launch of a call. `bytes` is the size of the larger buffer.
 inline DeviceLaunch launch_of(const DeviceCalls& calls, Collective collective, std::size_t bytes,
                               DataType type = DataType::bfloat16, std::size_t misaligned_bytes = 0,
                               ReduceOp op = ReduceOp::sum) {

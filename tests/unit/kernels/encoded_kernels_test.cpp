@@ -1,5 +1,5 @@
-// The kernels that encode on the way, through host memory or peers' memory, on the CPU: every collective in every wire
-// format bit by bit, with threads held up at random, slots reused, and calls between others.
+// Kernels that encode data while they send it, through host memory or peers' memory, on the CPU: every collective in
+// every wire format bit by bit, with threads delayed at random, slots reused, and other calls before and after.
 #include "support/emulated_machine.hpp"
 //
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace strait::testing {
 namespace {
 
-/// What the checks of wire_collectives.hpp ask for.
+/// The interface that the checks of wire_collectives.hpp need.
 struct Encoders {
   Machine machine;
   std::uint32_t ranks() const { return machine.ranks(); }
@@ -29,7 +29,7 @@ struct Encoders {
   }
 };
 
-/// Over memory of peers, or of the host.
+/// The parameter tells whether slots are in peers' memory or in host memory.
 class Encoded : public ::testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(Memory, Encoded, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Peers" : "Host"; });
@@ -53,7 +53,7 @@ TEST_P(Encoded, FewBlocks) {
   check_wire_collectives(encoders, {9'999, 17'000}, 1);
 }
 
-/// Rings whose ranks stand for those of whole islands.
+/// Rings whose ranks stand for whole islands, so that averages divide by a larger number than that of the ring's ranks.
 TEST_P(Encoded, DividesByThoseWhoAreAveraged) {
   Encoders encoders{{2, 2, {.p2p = GetParam(), .averaged = 6}}};
   check_wire_collectives(encoders, {1, 129, 700});
@@ -89,7 +89,7 @@ TEST_P(Encoded, StandsBetweenExactCalls) {
   }
 }
 
-/// What is on the wire is codes and scales alone, and links carry both ways at once: chunks are many.
+/// Only codes and scales are on the wire, and links carry both ways at once, so there are many chunks.
 TEST(EncodedLaunches, CountElements) {
   Machine machine(2, 0, {});
   CollectiveCase c;
@@ -106,7 +106,7 @@ TEST(EncodedLaunches, CountElements) {
   EXPECT_GT(two_hop.rounds, 2u);
 }
 
-/// Blocks of all ranks wait for one another, and each takes an SM.
+/// The blocks of all ranks wait for one another, and each takes an SM.
 TEST(EncodedLaunches, TakeNoMoreBlocksThanTheSmallestGpuHasSms) {
   Machine machine(3, 0, {});
   CollectiveCase c;
@@ -124,7 +124,7 @@ TEST(EncodedLaunches, TakeNoMoreBlocksThanTheSmallestGpuHasSms) {
   }
 }
 
-/// Through host memory large ones leave most SMs to what runs beside, unless the user says how many they may have.
+/// Through host memory, large calls leave most SMs to other work, unless the user says how many they may use.
 TEST(EncodedLaunches, LeaveSmsToOthers) {
   for (const bool p2p : {false, true}) {
     Machine machine(2, 0, {.p2p = p2p});
@@ -134,7 +134,7 @@ TEST(EncodedLaunches, LeaveSmsToOthers) {
     for (const Collective collective : wire_collectives) {
       c.collective = collective;
       const auto blocks_of = [&](std::size_t elements, std::uint32_t max_sms) {
-        const bool has_parts = collective != Collective::all_reduce;  // two, in the larger buffer
+        const bool has_parts = collective != Collective::all_reduce;  // two blocks, in the larger buffer
         c.count = elements / (has_parts ? 2 : 1);
         const Call call = call_of(c, data.data(), data.data(), Bytes(4));
         return DeviceCalls(machine.calls(0).ring(), nullptr, {.max_sms = max_sms})

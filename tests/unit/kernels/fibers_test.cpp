@@ -1,4 +1,4 @@
-// What emulated kernels rest on: fibers that meet, take turns in an order that depends on the seed, and never hang.
+// The basis of emulated kernels: fibers that meet, take turns in an order that depends on the seed, and never hang.
 #include "support/fibers.hpp"
 
 #include <gtest/gtest.h>

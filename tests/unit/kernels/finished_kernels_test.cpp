@@ -1,5 +1,5 @@
-// What a launch leaves for streams that wait for it (Ring::finished), by the kernels of src/kernels on the CPU. That
-// each block counts once, also one that gives up, all tests of kernels check (run_launches()).
+// The count by which a launch lets waiting streams continue (Ring::finished), by the kernels of src/kernels on the CPU.
+// All tests of kernels check that each block counts once, even if it gives up (run_launches()).
 #include "host/collective_case.hpp"
 #include "support/calls.hpp"
 #include "support/emulated_machine.hpp"
@@ -34,7 +34,7 @@ constexpr Kernel kernels_of_launches[] = {
 constexpr std::uint32_t ranks = 3;
 constexpr std::size_t count = 3000;
 
-/// One call, on ranks that are threads.
+/// Calls of one collective, on ranks that are threads.
 class Finished : public ::testing::TestWithParam<Kernel> {
  protected:
   Finished()
@@ -53,7 +53,7 @@ class Finished : public ::testing::TestWithParam<Kernel> {
     for (std::uint32_t index = 0; index < launch.blocks; ++index)
       blocks.emplace_back([&, index] { run_block(launch, index, c_.type, ++seed_); });
   }
-  /// Every rank contributes `value`, of a broadcast the root alone.
+  /// Returns a rank's input: every rank contributes `value`, except that in a broadcast only the root does.
   Bytes input(std::uint32_t rank, std::uint8_t value) const {
     const bool contributes = c_.collective != Collective::broadcast || rank == c_.root;
     return Bytes(count, static_cast<std::byte>(contributes ? value : 0));
@@ -69,8 +69,8 @@ class Finished : public ::testing::TestWithParam<Kernel> {
 INSTANTIATE_TEST_SUITE_P(Kernels, Finished, ::testing::ValuesIn(kernels_of_launches),
                          [](const auto& test) { return std::string(test.param.name); });
 
-/// Another stream goes on when the count has come, while threads of the launch before may still be there: its output is
-/// whole, and so are the counters that the next launch starts from.
+/// Another stream continues when the count is reached, while threads of the earlier launch may still be running. By
+/// then the launch's output must be complete, and so must the counters from which the next launch starts.
 TEST_P(Finished, WhoSeesTheCountSeesWhatWasDone) {
   constexpr std::uint8_t calls = 40;
   std::vector<std::jthread> threads;
@@ -100,12 +100,12 @@ TEST_P(Finished, NothingIsCountedInGraphs) {
     });
 }
 
-/// Nobody comes, and what waits behind such a launch must not do so for ever.
+/// If no peer calls, a launch gives up. It must be counted, or whatever waits for it would wait forever.
 TEST_P(Finished, LaunchesThatGiveUpCount) {
-  constexpr std::uint32_t rank = 1;  // who is no root, and waits
+  constexpr std::uint32_t rank = 1;  // not the root, so it waits
   Bytes data = input(rank, 1);
   std::uint32_t finished = 0, blocks = 0;
-  for (int turn = 0; turn < 2; ++turn)  // the second one gives up before it does anything
+  for (int turn = 0; turn < 2; ++turn)  // the second launch gives up before it does anything
     for (DeviceLaunch launch : launches(rank, data)) {
       std::visit([&](auto& argument) { argument.ring.timeout_ns = 20'000'000; }, launch.argument);
       run(launch, &finished);

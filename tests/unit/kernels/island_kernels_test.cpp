@@ -1,5 +1,5 @@
-// Calls over islands through the kernels, on the CPU: each rank's three rings, one after the other in one stream; and
-// with CPU threads that add up what crosses.
+// Calls over islands through the kernels, on the CPU: each rank's launches on its three rings, one after another in one
+// stream. Also with CPU threads that add up what crosses islands.
 #include "support/emulated_islands.hpp"
 //
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ void check(Machine& machine, const Islands& islands, const CollectiveCase& c) {
     });
 }
 
-/// Packets, bulk, and both in turn; a share for each rank from 64 KB on.
+/// Packets, bulk, and both alternately. From 64 KB on, each rank carries a share across.
 TEST(IslandKernels, CarriedCalls) {
   std::uint64_t seed = 1;
   for (const Islands& islands : {Islands{{0, 1}, {2, 3}}, Islands{{0, 3}, {1, 2}}, Islands{{0, 2}, {1}}}) {
@@ -87,8 +87,8 @@ TEST(IslandKernels, CopiesOfAMegabyte) {
   }
 }
 
-/// What stays within islands, and then what crosses: in bulk and as packets, and with ranks that are alone or have no
-/// part in a step.
+/// First what stays within islands, then what crosses: in bulk and in packets, with ranks that are alone in their
+/// island or have no part in a step.
 TEST(IslandKernels, ExchangesOfAMegabyte) {
   std::uint64_t seed = 1;
   for (const auto& [islands, flagged_bytes] :
@@ -127,7 +127,8 @@ TEST(IslandKernels, BlocksOfDifferentLengths) {
     }
 }
 
-/// The same bits. Islands alike, of which each place has threads of its own; and others, whose first ranks alone have.
+/// The bits are the same as with kernels. If islands have equal sizes, each place has its own CPU threads; otherwise
+/// only the first ranks have.
 TEST(IslandKernels, CpuThreadsAddUpWhatCrosses) {
   std::uint64_t seed = 1;
   for (const Islands& islands :
@@ -148,7 +149,7 @@ TEST(IslandKernels, CpuThreadsAddUpWhatCrosses) {
   }
 }
 
-/// Rank 1 is missing. What rank 0 has of its island then is no sum, and rank 2 must not take it for one.
+/// Rank 1 is missing. What rank 0 has of its island is then not a sum, and rank 2 must not take it for one.
 class IslandsThatGiveUp : public ::testing::TestWithParam<bool> {};
 TEST_P(IslandsThatGiveUp, LetNothingCross) {
   constexpr std::uint64_t soon = 100'000'000, later = 1'000'000'000;
@@ -164,16 +165,16 @@ TEST_P(IslandsThatGiveUp, LetNothingCross) {
       c.count = 400;
       machine.run(rank, call_of(c, input.data(), output.data(), Bytes(1)));
       EXPECT_EQ(machine.mailbox(rank).event, Mailbox::Event::timeout) << "rank " << rank;
-      // Ranks 2 and 3 have their island's sum, 2, and no more.
+      // Ranks 2 and 3 have their island's sum, 2, and nothing else.
       EXPECT_EQ(output, Bytes(400, rank == 0 ? std::byte{0xa5} : std::byte{2})) << "rank " << rank;
     });
   threads.clear();
   EXPECT_EQ(machine.mailbox(0).peer, 1u);
-  if (by_cpus) return;  // then the threads know for whom all wait
+  if (by_cpus) return;  // then the CPU threads know which rank all wait for
   EXPECT_EQ(machine.mailbox(2).peer, 0u) << "by its number in the communicator";
   EXPECT_EQ(machine.mailbox(3).peer, 1u);
 }
-/// Rank 3 is missing: its neighbour waits for it, and what is of the other island has been exchanged there.
+/// Rank 3 is missing: rank 2 waits for it and names it. The other island has exchanged its own blocks.
 TEST(IslandKernels, ExchangesThatGiveUpNameWhomTheyWaitFor) {
   constexpr std::uint64_t soon = 100'000'000, later = 2'000'000'000;
   constexpr std::size_t block = std::size_t{1} << 18;

@@ -1,4 +1,4 @@
-// Messages of ranks that form islands, through the kernels on the CPU and on streams that are threads: bit by bit.
+// Messages of ranks that form islands, through the kernels on the CPU and on streams that are threads, bit by bit.
 #include "support/emulated_islands.hpp"
 //
 #include <gtest/gtest.h>
@@ -23,17 +23,17 @@ using Tail = CallOrder::Tail;
 struct Setup {
   const char* name;
   Islands islands;
-  bool one_queue;  ///< all streams of a rank share it
+  bool one_queue;  ///< all streams of a rank share one hardware queue
 };
 
-/// The border between the protocols, and more than free slots hold of either.
+/// The border between the protocols. Lengths include some beyond what the free slots of either protocol hold.
 constexpr std::size_t flagged_bytes = 12'000;
 const std::vector<std::size_t> lengths{0, 1, 77, 4096, flagged_bytes, flagged_bytes + 1, 30'003};
 constexpr std::size_t much = 30'003;
 
 class MessagesOfIslands : public ::testing::TestWithParam<Setup> {
  protected:
-  /// `timeout_ns`: of every rank.
+  /// `timeout_ns` has the deadlines of all ranks.
   explicit MessagesOfIslands(std::vector<std::uint64_t> timeout_ns = {})
       : machine_(islands(),
                  {.flagged_bytes = flagged_bytes, .timeout_ns = std::move(timeout_ns), .small_slots = true}) {
@@ -57,9 +57,9 @@ class MessagesOfIslands : public ::testing::TestWithParam<Setup> {
 
   struct Posted {
     Tail tail = Tail::other;
-    std::size_t launches = 0, beside = 0;  ///< the latter not on the user's stream
+    std::size_t launches = 0, beside = 0;  ///< `beside`: launches that are not on the user's stream
   };
-  /// As one group, in a graph if its end is not counted.
+  /// Posts calls as one group. `in_graph`: the end of the group is not counted, as in a graph.
   Posted post(std::uint32_t number, std::vector<Call> calls, bool in_graph = false) {
     Rank& rank = *ranks_[number];
     Posted posted;
@@ -83,7 +83,7 @@ class MessagesOfIslands : public ::testing::TestWithParam<Setup> {
     EXPECT_LT(posted.beside, std::max<std::size_t>(posted.launches, 1));
     return posted;
   }
-  /// `body(rank)` on all ranks at once; then all that they have posted ends.
+  /// Runs `body(rank)` on all ranks at once, and waits until everything that they have posted has ended.
   template <class Body>
   void run_all_ranks(Body&& body) {
     std::vector<std::jthread> threads;
@@ -93,7 +93,7 @@ class MessagesOfIslands : public ::testing::TestWithParam<Setup> {
         ranks_[rank]->driver->finish(ranks_[rank]->stream);
       });
   }
-  /// Likewise, and nobody gives up.
+  /// Does the same, and checks that no rank gave up.
   template <class Body>
   void on_all_ranks(Body&& body) {
     run_all_ranks(body);
@@ -112,7 +112,7 @@ class MessagesOfIslands : public ::testing::TestWithParam<Setup> {
     void* stream = nullptr;
     std::unique_ptr<IslandMessages> messages;
   };
-  /// All blocks of a launch run at the same time.
+  /// Starts a launch. All its blocks run at the same time.
   void start(FakeStreams& driver, const DeviceLaunch& launch, void* stream) {
     struct Running {
       DeviceLaunch launch;
@@ -131,7 +131,7 @@ class MessagesOfIslands : public ::testing::TestWithParam<Setup> {
   std::atomic<std::uint32_t> seed_{1};
 };
 
-/// Groups back to back, of any messages: no rank waits for the others between them.
+/// Groups of random messages, one right after another: ranks do not wait for one another between groups.
 TEST_P(MessagesOfIslands, Groups) {
   Random random(machine_.ranks());
   for (int turn = 0; turn < 4; ++turn) {
@@ -155,7 +155,7 @@ TEST_P(MessagesOfIslands, Groups) {
   EXPECT_GT(of_both_kinds_, 5);
 }
 
-/// Messages in an order in which ranks may post them one after another; those of `groups` post all at once.
+/// Messages in an order in which ranks may post them one after another. Ranks in the mask `groups` post all at once.
 class OneByOne : public MessagesOfIslands {
  protected:
   void check(const Messages& messages, std::uint64_t groups, std::uint64_t seed) {
@@ -173,8 +173,8 @@ class OneByOne : public MessagesOfIslands {
   }
 };
 
-/// Round a circle of three, of which two are of one island: what the one that posts a group does within the island
-/// waits for what it does beside, or the other way round.
+/// A circle of three ranks, of which two are in one island. One of these posts a group. If its messages within the
+/// island waited for those on the side stream, or the other way round, the circle would never end.
 TEST_P(OneByOne, NeitherKindWaitsForTheOther) {
   const auto large = std::find_if(islands().begin(), islands().end(), [](const auto& all) { return all.size() > 1; });
   const auto& other = large == islands().begin() ? islands().back() : islands().front();
@@ -186,7 +186,7 @@ TEST_P(OneByOne, NeitherKindWaitsForTheOther) {
   }
   EXPECT_EQ(of_both_kinds_, 4);
   if (large->size() < 3) return;
-  // Of the launches within the island the second waits for the first.
+  // Of the two launches within the island, the second waits for the first.
   const std::uint32_t d = (*large)[2];
   check({{b, c, much}, {c, a, much}, {a, b, much}, {d, b, 77}}, 1u << b, 7);
 }
@@ -194,14 +194,14 @@ TEST_P(OneByOne, NeitherKindWaitsForTheOther) {
 TEST_P(OneByOne, WhatOthersPostAsGroups) {
   Random random(machine_.ranks() * 100);
   for (int turn = 0; turn < 7; ++turn) {
-    const std::uint64_t seed = random(), groups = random() | 1;  // compilers evaluate arguments in orders of their own
+    const std::uint64_t seed = random(), groups = random() | 1;  // compilers may evaluate arguments in any order
     check(messages_in_order(random, machine_.ranks(), lengths), groups, seed);
     if (HasFailure()) return;
   }
   EXPECT_GT(of_both_kinds_, 5);
 }
 
-/// What is captured is replayed, beside and after one another.
+/// Captured messages are replayed, beside one another and one after another.
 TEST_P(MessagesOfIslands, Graphs) {
   Random random(machine_.ranks() * 10);
   Messages messages;
@@ -231,7 +231,7 @@ TEST_P(MessagesOfIslands, Graphs) {
   }
 }
 
-/// The last rank stays away: what waits for it gives up, on either stream, and with it what comes later.
+/// The last rank never comes. Launches that wait for it give up, on either stream, and so do all later ones.
 class MessagesInVain : public MessagesOfIslands {
  protected:
   MessagesInVain() : MessagesOfIslands(std::vector<std::uint64_t>(8, 300'000'000)) {}
@@ -255,7 +255,7 @@ TEST_P(MessagesInVain, End) {
   }
 }
 
-/// Nothing is forked, and nothing recorded.
+/// No side stream is forked, and no event recorded.
 TEST_P(MessagesOfIslands, OfOneKindMakeOneSequence) {
   const auto& island = islands().front();
   const std::uint32_t self = island[0], near = island.back();

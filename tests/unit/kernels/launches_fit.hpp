@@ -18,8 +18,8 @@
 #include "launches/device_calls.hpp"
 #include "support/random_messages.hpp"
 
-/// What launches of all ranks must have: they cut what travels between two ranks alike, and all fits into what there is
-/// of lanes, slots, threads and SMs.
+/// Checks of the launches of all ranks: they must cut what travels between two ranks alike, and everything must fit
+/// into the available lanes, slots, threads and SMs.
 namespace strait::testing {
 
 using kernels::ArenaKind;
@@ -35,7 +35,7 @@ T one_of(Random& random, std::initializer_list<T> values) {
   return *(values.begin() + random() % values.size());
 }
 
-/// What ranks have and ask for.
+/// A random machine: what its ranks have, and their options.
 struct RandomMachine {
   explicit RandomMachine(Random& random)
       : RandomMachine(random, one_of(random, {ArenaKind::nvlink, ArenaKind::nvlink, ArenaKind::pcie, ArenaKind::host}),
@@ -72,7 +72,7 @@ struct RandomMachine {
   DeviceCalls::Options options;
 };
 
-/// Around borders, of any magnitude, and more than 32 bits count.
+/// Returns a length near a border, or of any magnitude, including lengths beyond 32 bits.
 inline std::size_t random_bytes(Random& random) {
   const std::size_t power = std::size_t{1} << random() % 36;
   switch (random() % 4) {
@@ -92,7 +92,7 @@ inline std::byte* random_buffer(Random& random, DataType type) {
   return reinterpret_cast<std::byte*>((std::uintptr_t{1} << 40) + misaligned_bytes);
 }
 
-/// A slot holds so many of the bytes that a launch counts in.
+/// Returns how much a slot holds, in the unit in which a launch counts (bytes, or elements if it encodes).
 inline std::size_t slot_units(const DeviceLaunch& launch, const kernels::Ring& ring) {
   const std::size_t bytes = ring.slots[static_cast<std::size_t>(launch.protocol)].slot_bytes;
   if (launch.encoding != WireFormat::off)
@@ -121,7 +121,8 @@ class Fits {
     check_parts(launch, slice, two_hop.width, two_hop.rounds, two_hop.pieces, 1);
     check_slices(two_hop);
   }
-  /// Each owner has one of its own, all bytes are somebody's, and the last slice is no longer than others.
+  /// Checks that each owner has a slice, that slices cover all bytes, and that the last slice is not longer than
+  /// others.
   static void check_slices(const TwoHop& two_hop) {
     const auto owners = static_cast<std::size_t>(std::popcount(two_hop.owners));
     EXPECT_GE(owners * two_hop.slice_bytes, two_hop.bytes);
@@ -156,7 +157,7 @@ class Fits {
     EXPECT_GE(std::size_t{pieces} * kernels::piece_data_bytes(launch.protocol),
               std::min<std::size_t>(message.bytes, message.chunk_bytes));
     EXPECT_LT(lead, kernels::slot_depth);
-    // Warps count what they have done in 32 bits.
+    // Warps count their work in 32 bits.
     EXPECT_LT(std::uint64_t{rounds + 1} * width * machine_.ranks, std::uint64_t{1} << 32);
   }
 
@@ -164,7 +165,7 @@ class Fits {
   std::uint32_t most_blocks_;
 };
 
-/// Blocks at most that a call may have.
+/// Returns the largest number of blocks that a call may have.
 inline std::uint32_t most_blocks(const RandomMachine& machine, std::uint32_t of_call, bool adds) {
   const std::uint32_t asked = blocks_of(of_call != 0 ? of_call : machine.options.max_sms, adds);
   std::uint32_t most = asked != 0 ? asked : kernels::max_lanes;
@@ -174,7 +175,7 @@ inline std::uint32_t most_blocks(const RandomMachine& machine, std::uint32_t of_
   return most;
 }
 
-/// What travels, apart from where it lies.
+/// Returns how data is cut, regardless of where it is.
 inline auto cut_of(Protocol protocol, const Message& message) {
   return std::tuple(protocol, message.bytes, message.chunk_bytes, message.lanes, message.call_hash);
 }
@@ -184,8 +185,8 @@ inline auto cut_of(const TwoHop& two_hop) {
                     two_hop.receivers, two_hop.results);
 }
 
-/// All that ranks send, in the order of their launches, is what their peers take. Of launches of two hops all have the
-/// same.
+/// Checks that what ranks send, in the order of their launches, is what their peers receive. Launches of two hops must
+/// be the same on all ranks.
 class Alike {
  public:
   explicit Alike(std::uint32_t ranks) : two_hops_(ranks) {}

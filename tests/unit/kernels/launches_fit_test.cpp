@@ -1,4 +1,4 @@
-// Launches of all ranks of a random machine (launches_fit.hpp).
+// Checks the launches of all ranks of random machines (launches_fit.hpp).
 #include "launches_fit.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Launches of all ranks of a random machine (launches_fit.hpp): of groups that share a launch, and of islands.
+// Checks the launches of all ranks of random machines (launches_fit.hpp): of groups that share a launch, and of
+// islands.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +19,7 @@ namespace {
 
 using kernels::AggregatedCall;
 
-/// That it fits, and what its peers must have alike.
+/// Checks that the call fits, and returns what must be the same on its peers.
 auto checked(const RandomMachine& machine, const AggregateLaunch& launch, const AggregatedCall& call) {
   const kernels::ProtocolSlots& slots = machine.ring.slots[static_cast<std::size_t>(launch.protocol)];
   EXPECT_LE(std::uint32_t{call.first_lane} + call.blocks * call.width, slots.lanes);
@@ -89,7 +90,7 @@ std::vector<Island> random_islands(Random& random, std::uint32_t ranks) {
   return islands;
 }
 
-/// Rings of a rank: with all, within its island, and across.
+/// The rings that ranks use: with all ranks, within their island, and across islands.
 struct Rings {
   Rings(Random& random, std::vector<Island> of_islands, std::uint32_t ranks)
       : islands(std::move(of_islands)), all(random, ArenaKind::host, ranks), across(all) {
@@ -124,7 +125,7 @@ TEST(Islands, StepsFitAndAreAlike) {
     call.op = ReduceOp::sum;
     call.root = static_cast<std::uint32_t>(random() % ranks);
     call.count = std::min<std::size_t>(random_bytes(random), 48 * mb) / size_bytes(call.type);
-    std::map<std::pair<IslandStep::Among, std::uint32_t>, Alike> alike;  ///< by island, or by place
+    std::map<std::pair<IslandStep::Among, std::uint32_t>, Alike> alike;  ///< by island, or by place in the islands
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       const auto [island, place] = place_of(rings.islands, rank);
       auto* const scratch = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 45);

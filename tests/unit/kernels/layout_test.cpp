@@ -1,4 +1,4 @@
-// How arenas are shared out between the protocols.
+// How arenas are divided between the protocols.
 #include "kernels/layout.hpp"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST_P(Layout, FitsItsBudgetAndNothingOverlaps) {
     expect_fits(arena_layout(GetParam(), ranks, budget_bytes / 2), ranks, rings, budget_bytes / 2);
   }
 }
-/// What was measured to cost more with less (docs/experiments.md), beside the counts that an arena has, too.
+/// Smaller sizes were measured to cost more (docs/experiments.md). There must be room for the arena's counts as well.
 TEST(NvlinkLayout, SlotsOfFourRanks) {
   const std::size_t counts_and_words_bytes = lane_count * sizeof(LaneCounts) + 2 * 4096;
   const ArenaLayout layout =
@@ -52,7 +52,7 @@ TEST(NvlinkLayout, SlotsOfFourRanks) {
   EXPECT_EQ(bulk.lanes, 128u);
   EXPECT_EQ(bulk.slot_bytes, 24u << 10);
 }
-/// Lines need 128 bytes to arrive whole, which only NVLink promises.
+/// Lines need 128 bytes to arrive as a whole, which only NVLink guarantees.
 TEST_P(Layout, LinesAreForNvlink) {
   const ArenaLayout layout = arena_layout(GetParam(), 4);
   const bool nvlink = GetParam() == ArenaKind::nvlink;
@@ -60,7 +60,7 @@ TEST_P(Layout, LinesAreForNvlink) {
   EXPECT_EQ(layout.slots[static_cast<std::size_t>(Protocol::packets)].lanes != 0, !nvlink);
   EXPECT_NE(layout.slots[static_cast<std::size_t>(Protocol::bulk)].lanes, 0u);
 }
-/// Whatever the number of blocks, they serve lanes that there are, and all of a message.
+/// Any number of blocks serves only lanes that exist, and all of a message.
 TEST_P(Layout, FewBlocksServeSeveralLanes) {
   for (const std::uint32_t ranks : {2u, 3u, 8u, 16u})
     for (const std::uint32_t max_blocks : {0u, 1u, 3u, 4u, 24u, 1000u})

@@ -1,4 +1,4 @@
-// Sends, receives, and all-to-alls of blocks of any length, which take two protocols: through the kernels on the CPU,
+// Sends, receives, and all-to-alls of blocks of any length, which use two protocols: through the kernels on the CPU,
 // bit by bit.
 #include "support/emulated_machine.hpp"
 //
@@ -23,7 +23,7 @@ struct Setup {
   bool p2p;
   std::uint32_t ranks;
   std::uint32_t blocks;  ///< 0: as many as there are lanes
-  bool offers = false;   ///< long messages begin with an offer, of a place or of none
+  bool offers = false;   ///< receivers begin long messages by offering a place for the data, or none
 };
 std::string name_of(const ::testing::TestParamInfo<Setup>& info) {
   return std::string(info.param.p2p ? "Peers" : "Host") + std::to_string(info.param.ranks) + "Ranks" +
@@ -31,7 +31,7 @@ std::string name_of(const ::testing::TestParamInfo<Setup>& info) {
          (info.param.offers ? "Offers" : "");
 }
 
-/// The border between the protocols, and more than all free slots hold of either where blocks are few.
+/// The border between the protocols. Lengths include some beyond what all free slots of either hold if blocks are few.
 constexpr std::size_t flagged_bytes = 12'000;
 const std::vector<std::size_t> lengths{0,      1,     77, 4096, flagged_bytes - 1, flagged_bytes, flagged_bytes + 1,
                                        20'008, 50'003};
@@ -45,7 +45,7 @@ class MessagesOfAnyLength : public ::testing::TestWithParam<Setup> {
                     .small_slots = true,
                     .together = GetParam().blocks != 0,
                     .least_offered_bytes = 20'000}};
-  /// As if every other page of memory were registered.
+  /// Returns offers as if every other page of memory were registered.
   static DeviceCalls::Offers offers() {
     if (!GetParam().offers) return {};
     const auto offer = [](const void* data, std::size_t bytes) {
@@ -54,7 +54,7 @@ class MessagesOfAnyLength : public ::testing::TestWithParam<Setup> {
     };
     return {offer, all_memory.registered};
   }
-  /// `body(rank)` on all ranks at once.
+  /// Runs `body(rank)` on all ranks at once.
   template <class Body>
   void on_all_ranks(Body&& body) {
     {
@@ -66,7 +66,8 @@ class MessagesOfAnyLength : public ::testing::TestWithParam<Setup> {
   }
 };
 
-/// Groups back to back: no rank waits for the others between them. Some receive one by one what comes from a group.
+/// Groups one right after another: no rank waits for the others between them. Some ranks receive one by one what comes
+/// from a group.
 TEST_P(MessagesOfAnyLength, Groups) {
   Random random(GetParam().ranks * 10 + GetParam().blocks);
   for (int turn = 0; turn < 4; ++turn) {
@@ -93,7 +94,7 @@ TEST_P(MessagesOfAnyLength, Groups) {
   }
 }
 
-/// Whatever the protocols of the messages between two ranks, they go in the order of posting.
+/// Messages between two ranks go in the order in which they are posted, whatever their protocols.
 TEST_P(MessagesOfAnyLength, OneByOneFromAGroup) {
   Random random(GetParam().ranks);
   Messages messages;
@@ -111,15 +112,15 @@ TEST_P(MessagesOfAnyLength, OneByOneFromAGroup) {
   memory.expect_received(messages);
 }
 
-/// So few that all of them can run at the same time.
+/// Few enough blocks for all of them to run at the same time.
 class MessagesOfFewBlocks : public MessagesOfAnyLength {};
 
-/// The first rank posts all of its calls as a group, of the others some, and some post one after another: whoever does
-/// takes all of a message before the next one begins.
+/// Rank 0 posts all its calls as a group, some others do too, and the rest post one call after another, receiving all
+/// of a message before the next one begins.
 TEST_P(MessagesOfFewBlocks, GoInGroupsBesideRanksThatPostOneByOne) {
   Random random(GetParam().ranks * 100 + GetParam().blocks);
   for (int turn = 0; turn < 12; ++turn) {
-    // A long one, and short ones of two rounds of three blocks, and of one.
+    // A long message, and short ones of two rounds and of one round with three blocks.
     constexpr std::size_t there_and_back[] = {50'003, 12'000, 4096};
     const bool between_two = turn < static_cast<int>(std::size(there_and_back));
     const std::size_t bytes = between_two ? there_and_back[turn] : 0;
@@ -142,7 +143,7 @@ TEST_P(MessagesOfFewBlocks, GoInGroupsBesideRanksThatPostOneByOne) {
   }
 }
 
-/// Those of the first turn are all short.
+/// In the first turn all blocks are short.
 TEST_P(MessagesOfAnyLength, AllToAllV) {
   const std::uint32_t ranks = GetParam().ranks;
   Random random(ranks * 100 + GetParam().blocks);
@@ -190,8 +191,8 @@ TEST_P(MessagesOfAnyLength, AllToAllV) {
   EXPECT_GT(of_two_protocols, 0);
 }
 
-/// So many that the lanes of long messages are no multiple of them: some blocks have less to do than others, and what
-/// they look after in vain is no lane of another peer.
+/// With so many blocks, the number of lanes of a long message is not a multiple of theirs: some blocks have less to do
+/// than others, and must not look after lanes of another peer instead.
 TEST(MessagesOfManyBlocks, LeaveLanesOfOthersAlone) {
   constexpr std::uint32_t ranks = 3, blocks = 48;
   Machine machine(ranks, blocks, {.flagged_bytes = flagged_bytes, .together = true});

@@ -1,4 +1,4 @@
-// The launches in which ranks that NVLink joins send and receive messages, whose kernels cannot run without a GPU.
+// Launches by which ranks connected by NVLink send and receive messages. Their kernels cannot run without a GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 using kernels::Exchange;
 using kernels::Protocol;
 
-/// What ranks that NVLink joins make of calls.
+/// Returns what makes launches of the calls of ranks connected by NVLink.
 DeviceCalls nvlink_calls(std::uint32_t rank, std::uint32_t ranks, std::uint32_t max_sms, std::uint32_t most_blocks = 0,
                          std::uint32_t sms = 0, bool has_pipes = false) {
   const auto layout = kernels::arena_layout(kernels::ArenaKind::nvlink, ranks);
@@ -32,9 +32,9 @@ DeviceCalls nvlink_calls(std::uint32_t rank, std::uint32_t ranks, std::uint32_t 
   return {ring, nullptr, {max_sms, std::size_t{16} << 20, Hops::chosen, piped_unit_bytes, 0, most_blocks, sms}};
 }
 
-/// Short messages are sent once the one before them from this rank to that was received, long ones move while both of
-/// their ranks run a launch that has them, and a launch ends when all that it has is done. What a launch in pipes sends
-/// goes round by round, and so does what it receives.
+/// Simulates launches: a short message is sent once the one before it from this rank to that peer was received, a long
+/// one moves while both of its ranks run a launch that has it, and a launch ends when all its messages are done. A
+/// piped launch sends its messages round by round in step, and so it receives.
 class Rendezvous {
  public:
   explicit Rendezvous(std::vector<std::vector<DeviceLaunch>> launches) : launches_(std::move(launches)) {
@@ -50,14 +50,14 @@ class Rendezvous {
  private:
   struct Rank {
     std::size_t launch = 0;
-    std::set<std::uint32_t> sent, received;  ///< in this launch: peers
+    std::set<std::uint32_t> sent, received;  ///< peers, in this launch
   };
   const DeviceLaunch* current(std::uint32_t rank) const {
     return ranks_[rank].launch == launches_[rank].size() ? nullptr : &launches_[rank][ranks_[rank].launch];
   }
   static const Exchange& exchange(const DeviceLaunch& launch) { return std::get<Exchange>(launch.argument); }
 
-  /// What the rank's current launch has yet to send to this peer on this protocol; null: nothing.
+  /// Returns what the rank's current launch has yet to send to this peer with this protocol, or null.
   const kernels::Message* to_send(std::uint32_t rank, std::uint32_t to, Protocol protocol) const {
     const DeviceLaunch* launch = current(rank);
     if (launch == nullptr || launch->protocol != protocol || ranks_[rank].sent.contains(to)) return nullptr;
@@ -101,7 +101,7 @@ class Rendezvous {
       }
     return moved;
   }
-  /// Of another message with which either end of this one goes in step.
+  /// Returns whether this message is ahead of one with which either end of it goes in step.
   bool is_ahead(std::uint32_t from, std::uint32_t to) const {
     const auto rounds = [&](std::uint32_t sender, std::uint32_t receiver) {
       const auto known = rounds_.find({sender, receiver});
@@ -127,7 +127,7 @@ class Rendezvous {
 
   std::vector<std::vector<DeviceLaunch>> launches_;
   std::vector<Rank> ranks_;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, int> rounds_;  ///< that long messages under way have gone
+  std::map<std::pair<std::uint32_t, std::uint32_t>, int> rounds_;  ///< rounds done, of long messages under way
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::optional<kernels::Message>> on_their_way_;
 };
 
@@ -135,7 +135,7 @@ constexpr std::uint32_t few_sms = 24;
 constexpr std::size_t kb = 1 << 10;
 
 const std::vector<std::size_t> any_length{0, 1, 1000, 500 * kb, 3000 * kb, 3001 * kb, 40'000 * kb, 256'000 * kb};
-/// One for both ends of a message, which nobody touches.
+/// Returns an address that is the same for both ends of a message. Nothing accesses it.
 std::byte* buffer_of(std::size_t number, bool /*sends*/) { return reinterpret_cast<std::byte*>((number + 1) << 32); }
 
 TEST(MessagesOverNvlink, NoRankWaitsForEver) {
@@ -164,7 +164,7 @@ TEST(MessagesOverNvlink, NoRankWaitsForEver) {
   EXPECT_GT(in_pipes, 500u);
 }
 
-/// Whatever their protocols, messages between two ranks go in the order of posting.
+/// Messages between two ranks go in the order in which they are posted, whatever their protocols.
 TEST(MessagesOverNvlink, OneByOneFromAGroup) {
   constexpr std::uint32_t ranks = 3;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
@@ -185,9 +185,9 @@ TEST(MessagesOverNvlink, OneByOneFromAGroup) {
   }
 }
 
-/// Some ranks post as a group what others post one by one, in an order in which all could: with one message from a rank
-/// to another, launches do not wait for one another in a circle, no matter which ranks do, and which messages are
-/// short. (Messages move as wholes here.) In pipes that is so unless few blocks are asked for.
+/// Some ranks post as a group what others post one by one, in an order in which all could. With one message from a rank
+/// to another, launches must not wait in a circle, whichever ranks do so and whichever messages are short. (Messages
+/// move as a whole here.) For pipes this holds unless few blocks are asked for.
 TEST(MessagesOverNvlink, GroupsAndOthersDoNotWaitForEver) {
   std::size_t in_pipes = 0;
   for (std::uint64_t seed = 0; seed < 6000; ++seed) {
@@ -217,7 +217,7 @@ TEST(MessagesOverNvlink, GroupsAndOthersDoNotWaitForEver) {
   EXPECT_GT(in_pipes, 1000u);
 }
 
-/// Messages that differ travel in one launch unless some are short and some are long.
+/// Different messages share a launch unless some are short and some are long.
 TEST(MessagesOverNvlink, TakeAsFewLaunchesAsTheyCan) {
   const DeviceCalls calls = nvlink_calls(0, 4, 0);
   const auto launches = [&](const Messages& messages) {
@@ -244,7 +244,7 @@ TEST(MessagesOverNvlink, ThoseOfALaunchDoNotWaitForOneAnother) {
   EXPECT_TRUE(are_independent({{0, 1, much}, {0, 2, much + 1}}));
   EXPECT_FALSE(are_independent({{0, 1, much}}));
   EXPECT_FALSE(are_independent({{2, 0, much}, {0, 0, much}}));
-  // Short ones are all sent in the first round, or else, between two ranks, need the kernel that sends all of them
+  // Short messages are all sent in the first round, or else, between two ranks, need the kernel that sends all of them
   // first.
   EXPECT_FALSE(are_independent({{0, 1, 500 * kb}, {1, 0, 1500 * kb}}));
   EXPECT_FALSE(are_independent({{0, 1, 1500 * kb}, {2, 0, 1}}));
@@ -258,8 +258,7 @@ TEST(MessagesOverNvlink, ThoseOfALaunchDoNotWaitForOneAnother) {
   EXPECT_FALSE(calls.launches_of(all_to_all_v).at(0).independent);
 }
 
-/// A block takes the protocol that one of its length takes in an all-to-all. A message too, if it fits into free slots.
-/// Ranks that share a GPU: what is asked for is granted as far as all find room.
+/// For ranks that share a GPU, as many blocks are granted as asked for, as long as those of all ranks find room.
 TEST(SharedGpus, BoundEveryLaunch) {
   constexpr std::uint32_t most = 5;
   const auto expect_bound = [](const std::vector<DeviceLaunch>& launches, std::uint32_t bound) {
@@ -288,7 +287,7 @@ TEST(SharedGpus, BoundEveryLaunch) {
   }
 }
 
-/// On the smallest GPU of all, whatever is asked for, there is an SM for each block.
+/// Whatever is asked for, even the smallest GPU has an SM for each block.
 TEST(MessagesOverNvlink, AllBlocksRunAtOnce) {
   for (const auto& [sms, max_sms] : {std::pair(78u, 0u), {78u, 16u}, {78u, 128u}, {40u, 0u}}) {
     const DeviceCalls calls = nvlink_calls(0, 4, max_sms, 0, sms);
@@ -304,7 +303,7 @@ TEST(MessagesOverNvlink, AllBlocksRunAtOnce) {
   }
 }
 
-/// What copy engines cannot carry takes one block, and what is added up no more than keep them busy.
+/// Calls that copy engines cannot carry take one block, and reductions no more than keep the engines busy.
 TEST(NoSms, LeaveTheFewestBlocks) {
   for (const bool by_call : {false, true}) {
     const DeviceCalls calls = nvlink_calls(0, 4, by_call ? 64 : no_sms);
@@ -325,13 +324,14 @@ TEST(NoSms, LeaveTheFewestBlocks) {
     EXPECT_EQ(launch.blocks, 1u);
 }
 
+/// A block takes the protocol of one of its length in an all-to-all; so does a message that fits into free slots.
 TEST(MessagesOverNvlink, ProtocolFollowsFromTheLength) {
   constexpr std::uint32_t ranks = 2;
   std::byte* const buffer = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
   for (const std::uint32_t max_sms : {0u, few_sms}) {
     const std::size_t border = max_sms == 0 ? 32'768 * kb : few_sms * 96 * kb;
     const std::size_t free_slots =
-        (max_sms == 0 ? 128 : few_sms) * 3 * 15 * kb;  // of four slots, one may be taken still
+        (max_sms == 0 ? 128 : few_sms) * 3 * 15 * kb;  // one of four slots may still be taken
     for (const std::size_t bytes : {std::size_t{1}, free_slots, free_slots + 1, border, border + 1, 8 * border}) {
       const DeviceCalls calls = nvlink_calls(0, ranks, max_sms);
       Call call;
@@ -359,8 +359,8 @@ TEST(MessagesOverNvlink, ProtocolFollowsFromTheLength) {
   }
 }
 
-/// Two hops of more ranks than two may leave three slots of each lane taken: a message that waited for one of them
-/// could wait for what is behind it.
+/// Two hops of more than two ranks may leave three slots of each lane taken. A message that waited for one of them
+/// might wait for a later launch.
 TEST(MessagesOverNvlink, ShortOnesFitIntoWhatTwoHopsLeave) {
   std::byte* const buffer = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
   Call message;
@@ -371,7 +371,7 @@ TEST(MessagesOverNvlink, ShortOnesFitIntoWhatTwoHopsLeave) {
   message.peer = 1;
   for (const std::uint32_t ranks : {3u, 4u, 8u}) {
     const DeviceCalls calls = nvlink_calls(0, ranks, 0);
-    std::size_t most = 0;  // in lines
+    std::size_t most = 0;  // the longest that goes in lines
     for (std::size_t bytes = 16 * kb; bytes < 64'000 * kb; bytes += 16 * kb) {
       message.count = bytes;
       const std::vector<DeviceLaunch> launches = calls.launches_of(std::span(&message, 1));

@@ -1,5 +1,5 @@
-// Random calls one after another on the same lanes: in pipes, in other kernels in bulk and with flags, of ranks that
-// choose by themselves, through the kernels on the CPU, bit by bit.
+// Random calls one after another on the same lanes, in pipes, in bulk by other kernels, and with flags. Each rank
+// chooses kernels by itself. Through the kernels on the CPU, bit by bit.
 #include "support/emulated_machine.hpp"
 //
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ T one_of(Random& random, std::initializer_list<T> values) {
   return *(values.begin() + random() % values.size());
 }
 
-/// A collective, or a group of messages: what each rank has of it.
+/// A collective or a group of messages, with the buffers of all ranks.
 struct Step {
   Step(Random& random, std::uint32_t ranks, std::size_t most_bytes) {
     if (random() % 4 == 0) {
@@ -51,7 +51,7 @@ struct Step {
     c.seed = random() % 1000 + 1;
     c.in_place = random() % 2 == 0;
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      c.misalignment_bytes = random() % 4 == 0 ? size_bytes(c.type) : 0;  // each rank's own matter
+      c.misalignment_bytes = random() % 4 == 0 ? size_bytes(c.type) : 0;  // may differ between ranks
       cases.push_back(std::make_unique<CheckedCase>(c, ranks));
     }
   }

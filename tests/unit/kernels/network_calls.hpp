@@ -1,6 +1,6 @@
 #pragma once
 
-// First: it stands for CUDA's headers.
+// Must be the first include: it replaces CUDA's headers.
 #include "support/emulated_gpu.hpp"
 //
 #include "kernels/network.cuh"
@@ -17,7 +17,7 @@
 
 #include "support/random_data.hpp"
 
-/// Calls of the kernel of NetworkExchange on the CPU, and a proxy that knows what is to come of them.
+/// Runs the kernel of NetworkExchange on the CPU, with a proxy that knows which calls and data to expect.
 namespace strait::kernels {
 
 using testing::Bytes;
@@ -25,7 +25,7 @@ using Random = std::mt19937;
 inline constexpr std::byte poison{0xa5};
 inline constexpr std::size_t margin = 64;
 
-/// What a user has at a place so many bytes after a multiple of 16, with poison around it.
+/// A user's buffer that begins `shift` bytes after a multiple of 16, with poison around it.
 struct UserMemory {
   UserMemory(std::size_t shift, std::size_t bytes) : memory(bytes + 2 * margin, poison) {
     data = memory.data() + margin - reinterpret_cast<std::uintptr_t>(memory.data()) % 16 + shift;
@@ -34,7 +34,7 @@ struct UserMemory {
   std::byte* data;
 };
 
-/// A call and its users' memory.
+/// A call and the users' memory of its flows.
 class GivenCall {
  public:
   explicit GivenCall(std::uint32_t rounds, std::uint32_t seed = 1) : random_(seed) {
@@ -52,7 +52,8 @@ class GivenCall {
     std::size_t bytes;
     std::uint32_t piece_bytes;
   };
-  /// As many as lie one after the other in each round, the data of each a byte further from a multiple of 16.
+  /// Adds `together` flows whose pieces lie one after another in each round's slot. The data of the first begins
+  /// `shift` bytes after a multiple of 16, and that of each other flow one byte further from one.
   GivenCall& add(bool sends, const Length& length, std::uint32_t together = 1, std::size_t shift = 0) {
     std::uint32_t& end = slot_end[sends ? 0 : 1];
     for (std::uint32_t block = 0; block < together; ++block) {
@@ -76,13 +77,13 @@ class GivenCall {
     call.is_awaited = std::any_of(flows.begin(), flows.end(), [](const Flow& flow) { return !flow.sends; });
     return *this;
   }
-  /// What stays with the rank.
+  /// Adds a copy of data that stays with the rank.
   GivenCall& add_local_copy(std::size_t bytes, std::size_t shift) {
     local_data = testing::random_elements(DataType::uint8, bytes, random_());
     own.emplace_back(shift, bytes);
     return *this;
   }
-  /// Of what is sent, so many rounds and no more.
+  /// Makes only the first rounds of the data to send available; the rest is poison.
   void make_ready(std::uint32_t rounds) {
     for (std::size_t i = 0; i < flows.size(); ++i) {
       if (!flows[i].sends) continue;
@@ -91,7 +92,7 @@ class GivenCall {
       std::copy_n(contents[i].begin(), bytes, flows[i].data);
     }
   }
-  /// What a slot holds in that round.
+  /// Returns what a slot must hold in that round.
   Bytes slot_in(std::uint32_t round, bool sends) const {
     Bytes slot(slot_end[sends ? 0 : 1] + margin, poison);
     for (std::size_t i = 0; i < flows.size(); ++i) {
@@ -101,7 +102,7 @@ class GivenCall {
     }
     return slot;
   }
-  /// All has come, and nothing else was written.
+  /// Checks that all data has arrived, and that nothing else was written.
   void expect_through() const {
     for (std::size_t i = 0; i < flows.size(); ++i) {
       UserMemory expected(0, users[i].memory.size() - 2 * margin);
@@ -126,9 +127,9 @@ class GivenCall {
   std::vector<Flow> flows;
   std::vector<UserMemory> users;
   std::vector<Bytes> contents;
-  std::vector<UserMemory> own;  ///< where what stays with the rank goes: one place at most
+  std::vector<UserMemory> own;  ///< destination of the local copy; at most one
   Bytes local_data;
-  std::uint32_t slot_end[2] = {0, 0};  ///< of what is sent, and of what comes
+  std::uint32_t slot_end[2] = {0, 0};  ///< end of what a slot holds: sent, and received
 
  private:
   Random random_;
@@ -136,7 +137,7 @@ class GivenCall {
 
 inline std::uint64_t seen(const NetworkWords::Word& word) { return acquire_word(&word.value); }
 
-/// A rank's device and host memory.
+/// A rank's device and host memory, and launches of its kernel.
 class Rank {
  public:
   static constexpr std::uint32_t slot_bytes = 1 << 18;
@@ -152,16 +153,16 @@ class Rank {
     exchange.ring.launch_counts = &launch_counts;
     exchange.ring.finished = &launch_counts.finished;
     exchange.ring.call = 7;
-    exchange.ring.slow_ns = exchange.ring.timeout_ns = 1;  // none of the kernel's business
+    exchange.ring.slow_ns = exchange.ring.timeout_ns = 1;  // the kernel must ignore deadlines
   }
   std::byte* slot(std::uint64_t round, bool sends) const {
     return exchange.slots + network_slot(round, sends, slot_bytes);
   }
-  /// A launch of that call.
+  /// Runs a launch of all steps of the call.
   void run(const GivenCall& given, std::uint32_t blocks, std::uint32_t threads = 64) {
     run_steps(given, 0, steps_of(given.call), blocks, threads);
   }
-  /// Of some of its steps.
+  /// Runs a launch of some of the call's steps.
   void run_steps(const GivenCall& given, std::uint32_t first, std::uint32_t end, std::uint32_t blocks,
                  std::uint32_t threads = 64) {
     NetworkExchange argument = exchange;
@@ -198,12 +199,12 @@ class Rank {
   std::uint32_t seed_ = 0;
 };
 
-/// Carries out calls as they are given.
+/// A proxy that carries out the given calls, and checks what the kernel has written.
 class Proxy {
  public:
   explicit Proxy(Rank& rank, bool is_slow = false) : rank_(rank), is_slow_(is_slow) {}
   void carry_out(const GivenCall& given, std::uint32_t blocks) { carry_out(given, blocks, given.call.rounds); }
-  /// The first ones of its rounds.
+  /// Carries out only the first `rounds` rounds.
   void carry_out(const GivenCall& given, std::uint32_t blocks, std::uint32_t rounds) {
     await(rank_.words->posted, ++calls_);
     expect_described(given, blocks);

@@ -1,4 +1,4 @@
-// The kernel between GPU ranks and their proxies, on the CPU: what goes out and comes in, bit by bit.
+// The kernel that moves data between GPU ranks and their proxies, on the CPU: what is sent and received, bit by bit.
 #include "network_calls.hpp"
 
 #include <array>
@@ -6,7 +6,7 @@
 namespace strait::kernels {
 namespace {
 
-/// One after another, as of one stream.
+/// Runs calls one after another, as in one stream.
 void check(const std::vector<GivenCall>& calls, const std::vector<std::uint32_t>& blocks_of, bool is_slow = false) {
   Rank rank;
   Proxy proxy(rank, is_slow);
@@ -25,7 +25,7 @@ void check(const std::vector<GivenCall>& calls, const std::vector<std::uint32_t>
   EXPECT_EQ(rank.mailbox.event, Mailbox::Event::none) << "whom the proxy waits for is not the kernel's business";
 }
 
-/// Of any flows.
+/// Returns a call with random flows.
 GivenCall random_call(Random& random, std::uint32_t rounds, std::uint32_t flows) {
   GivenCall given(rounds, static_cast<std::uint32_t>(random()));
   while (given.flows.size() < flows) {
@@ -40,7 +40,7 @@ GivenCall random_call(Random& random, std::uint32_t rounds, std::uint32_t flows)
 }
 std::uint32_t few(Random& random) { return 1 + static_cast<std::uint32_t>(random() % 11); }
 
-/// A launch that ends at once, and not as late as when it looks at the abort word.
+/// Checks that after a failure a launch does nothing, and ends at once rather than when it next reads the abort word.
 void expect_nothing_of(const GivenCall& given, Rank& rank, std::uint32_t blocks) {
   rank.mailbox.abort = 1;
   const auto words = [&] {
@@ -86,7 +86,7 @@ TEST_P(Network, RandomFlows) {
   check(calls);
 }
 
-/// Pieces of an odd length lie at places of any alignment, as does what users have.
+/// Pieces of odd lengths begin at places of any alignment, and so do the users' buffers.
 TEST_P(Network, AllAlignments) {
   std::vector<GivenCall> calls;
   for (const std::size_t bytes : {1, 15, 33, 1043})
@@ -99,7 +99,7 @@ TEST_P(Network, AllAlignments) {
   check(calls);
 }
 
-/// Of many batches of each thread.
+/// Pieces of many batches for each thread.
 TEST_P(Network, LongPieces) {
   constexpr std::uint32_t piece = 100'000;
   std::vector<GivenCall> calls;
@@ -117,7 +117,7 @@ TEST_P(Network, OneWayAndNothingAtAll) {
     for (const bool sends : {true, false})
       calls.push_back(std::move(GivenCall(rounds).add(sends, {700 * rounds - 3, 704}, 3)));
     calls.emplace_back(rounds);                                                            // a barrier
-    calls.push_back(std::move(GivenCall(rounds).add(true, {1, 16}).add(false, {1, 16})));  // through before the call is
+    calls.push_back(std::move(GivenCall(rounds).add(true, {1, 16}).add(false, {1, 16})));  // done before the call is
   }
   check(calls);
 }
@@ -129,7 +129,7 @@ TEST_P(Network, ASlowProxy) {
   check(calls, true);
 }
 
-/// Launches to which nothing comes end before the proxy has done anything, while there is room for what they send.
+/// Launches that receive nothing end before the proxy has done anything, as long as there is room for what they send.
 TEST_P(Network, WhatIsOnlySentIsNotAwaited) {
   std::vector<GivenCall> calls;
   while (calls.size() < network_depth) calls.push_back(std::move(GivenCall(1).add(true, {701, 704}, 3)));
@@ -145,7 +145,7 @@ TEST_P(Network, WhatIsOnlySentIsNotAwaited) {
   calls.back().expect_through();
 }
 
-/// Fewer rounds and more than there is room for, with calls between them to which something comes.
+/// Fewer rounds and more than there is room for, mixed with calls that also receive.
 TEST_P(Network, CallsOfBothKinds) {
   Random random(blocks() + 300);
   std::vector<GivenCall> calls;
@@ -159,7 +159,7 @@ TEST_P(Network, CallsOfBothKinds) {
   check(calls, true);
 }
 
-/// They lie where messages' pieces are, which the host may still be sending.
+/// Rounds use the memory of messages' pieces, which the host may still be sending.
 TEST_P(Network, RoundsWaitForMessagesBefore) {
   const GivenCall given = std::move(GivenCall(1).add(true, {700, 704}));
   Rank rank;
@@ -176,9 +176,9 @@ TEST_P(Network, RoundsWaitForMessagesBefore) {
   EXPECT_EQ(rank.counts.calls_done, 1u);
 }
 
-/// No two blocks touch one byte, and none has much more to do than another.
+/// No two blocks access the same byte, and none has much more to do than another.
 TEST(NetworkShares, FollowOneAnother) {
-  constexpr std::uint32_t round = network_depth + 1;  // of both ways something is due in this step
+  constexpr std::uint32_t round = network_depth + 1;  // in this step something is due both ways
   Rank rank;
   for (const std::uint32_t blocks : {1u, 2u, 7u, max_network_blocks})
     for (const std::uint32_t bytes : {1u, 16u, 17u, 16 * blocks - 1, 16 * blocks, 16 * blocks + 1, 5003u})
@@ -203,7 +203,7 @@ TEST(NetworkShares, FollowOneAnother) {
       }
 }
 
-/// All count on from where they are, also those blocks that a call left out.
+/// All blocks continue to count from where they are, including blocks that a call did not use.
 TEST(NetworkCalls, OfOtherNumbersOfBlocks) {
   Random random(5);
   std::vector<GivenCall> calls;
@@ -212,7 +212,7 @@ TEST(NetworkCalls, OfOtherNumbersOfBlocks) {
   check(calls, blocks_of);
 }
 
-/// The proxy does not go on after so many rounds of a call, and the host ends it.
+/// The proxy stops after so many rounds of a call (the parameter), and the host aborts the kernel.
 class AbortedNetwork : public ::testing::TestWithParam<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Rounds, AbortedNetwork, ::testing::Values(0u, 1u, network_depth, 2 * network_depth),
                          [](const auto& test) { return std::to_string(test.param); });
@@ -238,7 +238,7 @@ TEST_P(AbortedNetwork, EndsAndNoneFollows) {
   expect_nothing_of(next, rank, blocks);
 }
 
-/// The host ends it between two launches of the call.
+/// The host aborts the call between two of its launches.
 TEST(NetworkCalls, AbortedBetweenLaunches) {
   constexpr std::uint32_t blocks = 2, rounds = network_depth + 3;
   const GivenCall::Length length{500 * rounds, 512};
@@ -257,7 +257,7 @@ TEST(NetworkCalls, AbortedBetweenLaunches) {
   expect_nothing_of(next, rank, blocks);
 }
 
-/// Between launches of a call what comes stays where it is, and what goes is ready when its launch begins.
+/// Between launches of a call, received data stays in its slots, and data to send is ready only when its launch begins.
 TEST_P(Network, SeveralLaunchesOfACall) {
   Random random(blocks() + 200);
   Rank rank;

@@ -1,5 +1,5 @@
-// Sends and receives that go through the host's memory, by the kernel of src/kernels on the CPU, and a host that trades
-// pieces in any order. First: it stands for CUDA's headers.
+// Sends and receives through host memory, by the kernel of src/kernels on the CPU, and a host that exchanges pieces in
+// any order. The first include replaces CUDA's headers.
 #include "support/emulated_gpu.hpp"
 //
 #include "kernels/network_messages.cuh"
@@ -36,14 +36,14 @@ std::size_t any_of(Random& random, std::size_t least, std::size_t most) {
   return least + random() % (most - least + 1);
 }
 
-/// What a test asks of a flow.
+/// A flow, as a test asks for it.
 struct Shape {
   bool sends;
   std::size_t bytes;
   std::uint32_t piece_bytes;
   std::uint8_t depth;
-  std::size_t shift = 0;  ///< of the user's data, behind a multiple of 16
-  bool late = false;      ///< the host trades nothing of it until all others have ended
+  std::size_t shift = 0;  ///< distance of the user's data from a multiple of 16
+  bool late = false;      ///< the host exchanges none of its pieces until all others have ended
 };
 using Shapes = std::vector<Shape>;
 
@@ -60,7 +60,7 @@ Shapes any_shapes(Random& random, std::size_t count) {
   return shapes;
 }
 
-/// The user's memory of a call: each flow's data between guards. (What `new` gives begins at a multiple of 16.)
+/// The user's memory of a call: each flow's data between guards. (`new` returns multiples of 16.)
 class UserMemory {
  public:
   UserMemory(const Shapes& shapes, std::uint32_t seed) {
@@ -78,7 +78,7 @@ class UserMemory {
     }
   }
   std::byte* data(std::size_t flow) { return memory_.data() + begins_[flow]; }
-  /// What the flow is to carry.
+  /// Returns the data that the flow must carry.
   const std::byte* carried(std::size_t flow) const { return data_[flow].data(); }
   const Bytes& contents() const { return memory_; }
   void verify() const { EXPECT_TRUE(memory_ == expected_); }
@@ -90,7 +90,7 @@ class UserMemory {
   Bytes memory_, expected_;
 };
 
-/// A call: what its launch gets, and what that is to do.
+/// A call: its launch's argument, and what the launch must do.
 struct Exchanged {
   NetworkExchange argument{};
   std::unique_ptr<UserMemory> user;
@@ -98,14 +98,14 @@ struct Exchanged {
   std::uint32_t threads;
 };
 
-/// How the host goes about it.
+/// How the host behaves.
 struct Manner {
   std::uint32_t seed = 1;
   std::chrono::microseconds longest_pause{0};  ///< before each step
-  std::size_t steps = ~std::size_t{0};         ///< after which it raises `abort`
+  std::size_t steps = ~std::size_t{0};         ///< after so many it raises `abort`
 };
 
-/// A rank's GPU and host, as calls leave them to the next ones.
+/// A rank's GPU and host, whose state persists from call to call.
 class Network {
  public:
   Network() : slots_(slots_bytes / 16), expected_slots_(slots_bytes, guard) {
@@ -146,16 +146,16 @@ class Network {
     return all;
   }
 
-  /// Calls of a stream, one after the other, each as soon as the GPU has done with the last.
+  /// Runs the calls of a stream one after another, each as soon as the GPU is done with the one before.
   void run(const std::vector<Exchanged>& calls, const Manner& manner = {}) { run_from(0, calls, manner); }
-  /// The GPU has done with the first one, and the host has not seen it.
+  /// Does so when the GPU is done with the first call, of which the host has not seen anything.
   void run_after_first(const std::vector<Exchanged>& calls, const Manner& manner) { run_from(1, calls, manner); }
   void run(const Shapes& shapes, std::uint32_t blocks, std::uint32_t threads, const Manner& manner = {}) {
     std::vector<Exchanged> calls;
     calls.push_back(call(shapes, blocks, threads, manner.seed));
     run(calls, manner);
   }
-  /// Of a launch whose host does nothing.
+  /// Runs a launch whose host does nothing.
   void launch(const Exchanged& what, std::uint32_t seed) {
     const std::uint32_t blocks = what.argument.call.blocks;
     {
@@ -175,7 +175,7 @@ class Network {
   kernels::Mailbox& mailbox() { return mailbox_; }
 
  private:
-  /// A flow, as the host sees it.
+  /// A flow, from the host's point of view.
   struct Trade {
     std::size_t place;
     const Flow* flow;
@@ -183,7 +183,7 @@ class Network {
     std::uint64_t before;
     bool late;
     std::uint32_t total;
-    std::uint32_t done = 0;  ///< pieces that it has sent, or that have come
+    std::uint32_t done = 0;  ///< number of pieces that the host has sent or delivered
     bool has_ended() const { return done == total; }
   };
   static std::uint64_t load(const kernels::NetworkWords::Word& word) { return kernels::acquire_word(&word.value); }
@@ -235,7 +235,7 @@ class Network {
     EXPECT_EQ(all(described.call), all(meant.call));
     EXPECT_EQ(std::memcmp(described.flows, meant.flows, meant.call.flow_count * sizeof(Flow)), 0);
   }
-  /// Until all flows have ended. False: no more.
+  /// Exchanges pieces until all flows have ended. Returns false if `manner.steps` are used up before.
   bool trade(std::vector<Trade>& trades, Manner& manner, Random& random, Clock::time_point end) {
     const auto is_over = [](const Trade& each) { return each.has_ended(); };
     const auto is_over_or_late = [](const Trade& each) { return each.has_ended() || each.late; };
@@ -256,10 +256,10 @@ class Network {
     }
     return true;
   }
-  /// Some of the pieces that may be sent, or come, now. False: there are none.
+  /// Sends or delivers some of the pieces that can be moved now. Returns false if there are none.
   bool step(Trade& one, Random& random) {
     const Flow& flow = *one.flow;
-    const std::uint64_t moved = load(words_->moved[one.place]) - one.before;  // by the next launch, too
+    const std::uint64_t moved = load(words_->moved[one.place]) - one.before;  // may include pieces of the next launch
     const auto may =
         static_cast<std::uint32_t>(std::min<std::uint64_t>(moved + (flow.sends ? 0 : flow.depth), one.total));
     if (may == one.done) return false;
@@ -283,7 +283,7 @@ class Network {
   kernels::NetworkCounts counts_{};
   kernels::LaunchCounts launch_counts_{};
   kernels::Mailbox mailbox_{};
-  // Of the host.
+  // State of the host.
   std::uint64_t served_ = 0;
   std::array<std::uint64_t, kernels::max_flows> before_{};
 };
@@ -328,7 +328,7 @@ TEST_P(NetworkMessages, AreAsManyAsArgumentsHaveRoomFor) {
   }
 }
 
-/// Also where one block has them all.
+/// No flow waits for another, even if one block has them all.
 TEST_P(NetworkMessages, WaitForNoOther) {
   for (std::uint32_t seed = 1; seed <= 6; ++seed) {
     Random random(seed);
@@ -341,7 +341,7 @@ TEST_P(NetworkMessages, WaitForNoOther) {
   }
 }
 
-/// Nothing is set back between them, and at a place goes what may go the other way, in another ring.
+/// Nothing is reset between calls, and the same place may be used in the other direction, by another ring.
 TEST_P(NetworkMessages, FollowOneAnother) {
   Random random(7);
   for (std::uint32_t seed = 1; seed <= 3; ++seed) {
@@ -353,7 +353,7 @@ TEST_P(NetworkMessages, FollowOneAnother) {
   EXPECT_EQ(network_.posted(), 24u);
 }
 
-/// What is only sent ends while there is room in its rings, and what comes next waits until the host has sent it.
+/// Calls that only send end while there is room in their rings, and later data waits until the host has sent theirs.
 TEST_P(NetworkMessages, EndOnceAllIsInRings) {
   const Shapes sends(4, {true, 640, 320, 2, 3});
   std::vector<Exchanged> calls;
@@ -369,7 +369,7 @@ TEST_P(NetworkMessages, HaveTimeForASlowHost) {
   network_.run(any_shapes(random, 6), blocks(), 64, {.seed = 3, .longest_pause = std::chrono::milliseconds(10)});
 }
 
-/// At once, or when the host has traded a part.
+/// The kernel is aborted at once, or when the host has exchanged a part.
 TEST_P(NetworkMessages, GiveUpWhenTheyAreToldTo) {
   for (const std::size_t steps : {0, 10}) {
     Network network;

@@ -1,5 +1,5 @@
-// Chunks at odd places and of odd lengths, as granules: their values, and that nothing outside of them is read or
-// written.
+// Chunks at unaligned places and of odd lengths, accessed as granules: their values, and that nothing outside of them
+// is read or written.
 #include "support/emulated_gpu.hpp"
 //
 #include "kernels/odd_chunk.cuh"
@@ -19,7 +19,7 @@ using testing::Bytes;
 constexpr std::byte poison{0xa5};
 constexpr std::size_t margin = 64, granule_bytes = sizeof(Granule);
 
-/// A chunk of that length, so many bytes after a multiple of 16.
+/// A chunk of `bytes` bytes that begins `shift` bytes after a multiple of 16.
 struct Place {
   Place(std::size_t shift, std::size_t bytes) : memory(bytes + 2 * margin, poison) {
     const std::size_t rest = reinterpret_cast<std::uintptr_t>(memory.data()) % granule_bytes;
@@ -33,14 +33,14 @@ class OddChunks : public ::testing::TestWithParam<std::size_t> {
  protected:
   static constexpr std::size_t batch = 4;
   ~OddChunks() override { may_load = nullptr; }
-  /// Of less than a granule to more than a batch of each of a warp's threads.
+  /// Returns lengths from less than a granule to more than a batch of each thread of a warp.
   static std::vector<std::size_t> lengths() {
     std::vector<std::size_t> all;
     for (const std::size_t least : {std::size_t{1}, (batch - 1) * warp_threads * granule_bytes})
       for (std::size_t bytes = least; bytes < least + 100; ++bytes) all.push_back(bytes);
     return all;
   }
-  /// `body(segment)` for each of a warp's threads.
+  /// Calls `body(segment)` for each thread of a warp.
   template <class Body>
   static void for_threads(std::size_t bytes, Body&& body) {
     const auto end = static_cast<std::uint32_t>((bytes + granule_bytes - 1) / granule_bytes);
@@ -97,7 +97,7 @@ TEST_P(OddChunks, AreStoredAlone) {
   }
 }
 
-/// Copies between any two places.
+/// Copies between places of all alignments.
 TEST_P(OddChunks, AreCopied) {
   for (std::size_t to_shift = 0; to_shift < granule_bytes; ++to_shift)
     for (std::size_t bytes = 1; bytes < 100; bytes += 3) {

@@ -1,4 +1,4 @@
-// Sums in bulk of chunks at odd places and of odd lengths, by the kernels of src/kernels on the CPU.
+// Sums in bulk of chunks at unaligned places and of odd lengths, by the kernels of src/kernels on the CPU.
 #include "host/collective_case.hpp"
 #include "support/emulated_collectives.hpp"
 #include "support/emulated_machine.hpp"
@@ -10,12 +10,12 @@
 namespace strait::testing {
 namespace {
 
-/// Of ranks whose number kernels are compiled for, and of five.
+/// Numbers of ranks for which there are specialised kernels, and five ranks.
 class OddSums : public ::testing::TestWithParam<std::uint32_t> {
  protected:
   static constexpr std::array types{DataType::uint8, DataType::bfloat16, DataType::float32};
-  /// Calls in bulk of 48 lengths that follow one another, of the three types in turn, each at all distances from
-  /// multiples of 16 bytes that its elements can have.
+  /// Checks calls in bulk of 48 consecutive lengths, of the three types in turn, at all distances from multiples of 16
+  /// bytes that elements can have.
   void check_lengths(Collective collective, std::size_t least) {
     Machine machine(GetParam(), 1, {.p2p = true, .small_slots = true, .together = true});
     for (std::size_t count = least; count < least + 48; ++count) {
@@ -44,7 +44,7 @@ TEST_P(OddSums, OfSeveralChunks) {
     check_lengths(collective, 4000);
 }
 
-/// Contributions are products; whole granules go another way than what is odd.
+/// Contributions are products; whole granules take a different path from unaligned parts.
 TEST_P(OddSums, OfProducts) {
   for (const char* algorithm : {"one_hop", "two_hop"}) {
     Machine machine(GetParam(), 1, {.p2p = true, .algorithm = algorithm, .small_slots = true, .together = true});
@@ -66,7 +66,7 @@ TEST_P(OddSums, OfProducts) {
   }
 }
 
-/// What is no sum goes in plain loops where all of it is whole granules, else another way.
+/// Operations other than sums use plain loops if all of a chunk is whole granules, and another path otherwise.
 TEST_P(OddSums, OfAllOperations) {
   constexpr ReduceOp operations[] = {ReduceOp::prod, ReduceOp::min, ReduceOp::max, ReduceOp::avg};
   constexpr Collective collectives[] = {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce};
@@ -90,7 +90,7 @@ TEST_P(OddSums, OfAllOperations) {
   }
 }
 
-/// In two hops what came from the root is kept at an odd place and passed on.
+/// In two hops, data from the root is kept at an unaligned place and passed on.
 TEST_P(OddSums, AndBroadcasts) { check_lengths(Collective::broadcast, 4000); }
 
 }  // namespace

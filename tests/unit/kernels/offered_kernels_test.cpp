@@ -1,4 +1,4 @@
-// Messages that their receivers offer places for, by the kernel of src/kernels on the CPU.
+// Messages whose receivers offer a place for the data, by the kernel of src/kernels on the CPU.
 #include "support/emulated_machine.hpp"
 //
 #include <gtest/gtest.h>
@@ -16,16 +16,17 @@
 namespace strait::testing {
 namespace {
 
-constexpr std::size_t bytes = 400'003;  // several times what slots have room for
+constexpr std::size_t bytes = 400'003;  // several times what slots hold
 constexpr std::uint32_t blocks = 1, lanes = blocks * kernels::max_width;
 constexpr std::chrono::milliseconds late(30);
-/// What a lane has room for, what one chunk may take of it meanwhile, and the last flag.
+/// The most slots that a message uses if a place is offered: what a lane holds, one more chunk that is taken meanwhile,
+/// and the last flag.
 constexpr std::uint64_t most_of_offered_ones = lanes * (kernels::slot_depth + 2);
 
-/// Of two ranks, as if so many slots had been used before.
+/// Two ranks, as if so many slots (the parameter) had been used before.
 class Offered : public ::testing::TestWithParam<std::uint64_t> {
  protected:
-  void SetUp() override { (void)all_memory.of(memory_.receive[0].data(), bytes); }  // it is registered
+  void SetUp() override { (void)all_memory.of(memory_.receive[0].data(), bytes); }  // registers the memory
 
   std::vector<DeviceLaunch> launches(std::uint32_t rank, const DeviceCalls::Offers& offer) {
     Random random(rank);
@@ -37,7 +38,7 @@ class Offered : public ::testing::TestWithParam<std::uint64_t> {
   void run(std::uint32_t rank, const DeviceCalls::Offers& offer = all_memory) {
     machine_.run(launches(rank, offer), DataType::uint8);
   }
-  /// `first` rank begins long before the other.
+  /// Runs both ranks; rank `first` begins long before the other.
   void run_in_turn(std::uint32_t first, const DeviceCalls::Offers& of_0, const DeviceCalls::Offers& of_1) {
     {
       const std::jthread other([&] { run(first, first == 0 ? of_0 : of_1); });
@@ -46,7 +47,7 @@ class Offered : public ::testing::TestWithParam<std::uint64_t> {
     }
     memory_.expect_received(messages_);
   }
-  /// Of the first message.
+  /// Returns the number of slots that the first message has used.
   std::uint64_t slots() const {
     std::uint64_t used = 0;
     for (std::uint32_t lane = 0; lane < lanes; ++lane) used += machine_.sent(0, 1, lane) - GetParam();
@@ -74,7 +75,8 @@ TEST_P(Offered, GoInOneLaunchWhateverTheirLengths) {
   for (std::uint32_t first = 0; first < 2; ++first) run_in_turn(first, all_memory, all_memory);
 }
 
-/// Of each lane the last chunk has the flag, and with it the number of a slot.
+/// If the receiver already waits, data goes directly to its place. The last chunk of each lane has the flag, and uses
+/// up the number of a slot.
 TEST_P(Offered, GoStraightToWhoWaitsForThem) {
   run_in_turn(1, no_memory, all_memory);
   EXPECT_EQ(slots(), lanes);
@@ -85,7 +87,7 @@ TEST_P(Offered, GoThroughSlotsWhereNothingIsRegistered) {
   EXPECT_GT(slots(), most_of_offered_ones);
 }
 
-/// What slots have room for goes through them, and the rest straight once the receiver has come.
+/// What slots hold goes through them, and the rest goes directly once the receiver has come.
 TEST_P(Offered, ChangeTheirWayForWhoComesLater) {
   run_in_turn(0, no_memory, all_memory);
   EXPECT_LE(slots(), most_of_offered_ones);
@@ -102,7 +104,7 @@ TEST_P(Offered, AreNotWrittenBeforeTheCall) {
   memory_.expect_received(messages_);
 }
 
-/// The sender has undone the registration, or has another one at its place.
+/// The sender has undone the registration, or has another one in its place.
 TEST_P(Offered, GoThroughSlotsWhereTheSenderHasNoSuchRegistration) {
   const std::vector<DeviceLaunch> taken = launches(1, all_memory);
   EmulatedRegistrations::forget(memory_.receive[0].data(), 1);
@@ -115,7 +117,7 @@ TEST_P(Offered, GoThroughSlotsWhereTheSenderHasNoSuchRegistration) {
   EXPECT_GT(slots(), most_of_offered_ones);
 }
 
-/// As if one rank had not heard yet that something is registered.
+/// As if one rank did not know yet that memory is registered.
 TEST_P(Offered, ArriveWhereOneKnowsNothingOfOffers) {
   for (std::uint32_t first = 0; first < 2; ++first) {
     run_in_turn(first, {}, all_memory);
@@ -123,7 +125,7 @@ TEST_P(Offered, ArriveWhereOneKnowsNothingOfOffers) {
   }
 }
 
-/// What is offered to one message is not taken for another's, whether it was used or not.
+/// A place offered for one message is not used for another, whether or not it was used.
 TEST_P(Offered, FollowOneAnother) {
   std::vector<MessageMemory> memories;
   for (std::uint64_t seed = 0; seed < 100; ++seed) memories.emplace_back(messages_, seed);
@@ -146,7 +148,7 @@ TEST_P(Offered, FollowOneAnother) {
   for (const MessageMemory& memory : memories) memory.expect_received(messages_);
 }
 
-/// Whoever comes first: what is sent is longer than what it would be written to.
+/// The message sent is longer than the place offered for the one expected, whichever rank comes first.
 TEST(OfferedPlaces, AreNotWrittenByOtherMessages) {
   for (std::uint32_t first = 0; first < 2; ++first) {
     Machine machine(2, lanes, {.p2p = true, .small_slots = true, .together = true, .least_offered_bytes = bytes / 2});

@@ -1,5 +1,5 @@
-// The arithmetic of the types that share kernels, against the specification: every operation on every pair of bytes,
-// and on random elements of the longer types.
+// The arithmetic of the types that share kernels, compared with the specification: every operation on every pair of
+// bytes, and on random elements of the longer types.
 #include "support/emulated_gpu.hpp"
 //
 #include "kernels/other_types.cuh"
@@ -32,7 +32,7 @@ spec::ElementType<type> specified(spec::ElementType<type> a, spec::ElementType<t
   return spec::store<type>(spec::finish<op>(spec::combine<op>(two, spec::load<type>(c)), averaged));
 }
 
-/// Of three ranks, whose elements are a, b and a again.
+/// Checks a reduction of three ranks, whose elements are a, b and a again.
 template <DataType type, ReduceOp op>
 void check(const Elements<type>& a, const Elements<type>& b, spec::ElementType<type> scalar,
            std::uint32_t averaged = 3) {
@@ -92,7 +92,7 @@ TEST(OtherTypes, Int64) { check_random_elements<DataType::int64>(); }
 TEST(OtherTypes, Uint64) { check_random_elements<DataType::uint64>(); }
 TEST(OtherTypes, Float64) { check_random_elements<DataType::float64>(); }
 
-/// Of all pairs of bytes, four in a word.
+/// Checks all pairs of bytes, four in a word.
 template <DataType type, ReduceOp op>
 void check_words() {
   using Four = std::array<spec::ElementType<type>, 4>;
@@ -121,7 +121,7 @@ TEST(ByteWords, Uint8) { check_all_words<DataType::uint8>(); }
 TEST(ByteWords, Float8E4M3) { check_all_words<DataType::float8_e4m3>(); }
 TEST(ByteWords, Float8E5M2) { check_all_words<DataType::float8_e5m2>(); }
 
-/// What takes the fast way, and as which type: unsigned sums have the bits of signed ones.
+/// Which reductions take the fast path, and as which type: unsigned sums have the same bits as signed ones.
 TEST(OtherTypes, SumsAreFast) {
   const auto way_of = [](DataType type, ReduceOp op, std::uint32_t ranks) {
     int way = -1;

@@ -1,4 +1,4 @@
-// The sums of bulk granules, against the specification: every element of 16 bits with elements of every kind.
+// The sums of bulk granules, compared with the specification: every 16-bit element with elements of every kind.
 #include "support/emulated_gpu.hpp"
 //
 #include "kernels/pair_arithmetic.cuh"
@@ -12,7 +12,7 @@
 namespace strait::kernels {
 namespace {
 
-/// `scale` != 1: of an average.
+/// Returns the sums of two granules, multiplied by `scale`, which differs from 1 for averages.
 template <DataType type>
 Elements<type> summed(const Elements<type>& a, const Elements<type>& b, float scale) {
   PairSum<type> sum;
@@ -66,7 +66,7 @@ void check_random_elements() {
   check_random<type>(
       [](const Elements<type>& first, const Elements<type>& second) { expect_specified<type>(first, second); });
 }
-/// All pairs of bytes.
+/// Checks all pairs of bytes.
 template <DataType type>
 void check_8_bits() {
   for (std::uint32_t other = 0; other < 0x100; ++other)
@@ -104,7 +104,7 @@ TEST(PairSums, OfIntegersOf8Bits) {
     }
 }
 
-/// Only what a product with the reciprocal gives exactly.
+/// An average is computed this way only if multiplying by the reciprocal is exact.
 TEST(PairSums, AveragesOfPowersOfTwo) {
   for (std::uint32_t averaged = 1; averaged <= 16; ++averaged) {
     float scale = 0;

@@ -1,7 +1,7 @@
-// The piped kernels on the CPU, with asynchronous copies that are as late as they may be: every collective bit by bit,
-// beside ranks that run the other kernels in bulk, slots used again, waits that end.
+// The piped kernels on the CPU, with asynchronous copies that are as late as is allowed: every collective bit by bit,
+// with peers that run other kernels in bulk, slots used again, and waits that end.
 //
-// First: they stand for CUDA's headers.
+// These must be the first includes: they replace CUDA's headers.
 #include "support/emulated_gpu.hpp"
 //
 #include "support/emulated_async.hpp"
@@ -34,7 +34,7 @@ using kernels::Mailbox;
 
 Machine::Options options() { return {.p2p = true, .piped = true}; }
 
-/// Whether any launch of the call is piped.
+/// Returns whether any launch of the call is piped.
 bool is_piped(const Machine& machine, const CollectiveCase& c, std::size_t misalignment_bytes = 0) {
   alignas(16) static std::byte memory[32];
   std::byte* const data = memory + misalignment_bytes;
@@ -49,7 +49,7 @@ TEST(Piped, EveryCollective) {
   }
 }
 
-/// More chunks than slots, of several lanes at once, and two hops whose rounds overlap.
+/// More chunks than slots, on several lanes at once, and two hops whose rounds overlap.
 TEST(Piped, SlotsAreUsedAgain) {
   Machine machine(3, 1, options());
   check_collectives(machine, {150'007});
@@ -67,7 +67,7 @@ TEST(Piped, WideRoundsWaitForSlots) {
   }
 }
 
-/// Lanes that have a chunk less than others go through rounds without one while sums of theirs are still to be stored.
+/// Lanes with one chunk less than others go through rounds without a chunk while their sums are still to be stored.
 TEST(Piped, LanesOfFewerRounds) {
   Machine machine(3, 1, {.p2p = true, .algorithm = "two_hop", .piped = true, .small_slots = true});
   for (std::uint64_t seed = 1; seed <= 2; ++seed) {
@@ -81,7 +81,7 @@ TEST(Piped, LanesOfFewerRounds) {
   }
 }
 
-/// Of a broadcast, whose root copies what it keeps beside.
+/// A broadcast in two hops; its root meanwhile copies what it keeps.
 TEST(Piped, BroadcastsInTwoHops) {
   for (const std::uint32_t ranks : {3u, 4u}) {
     Machine machine(ranks, 2, {.p2p = true, .algorithm = "two_hop", .piped = true});
@@ -121,7 +121,7 @@ TEST(Piped, EveryTypeAndOperation) {
   }
 }
 
-/// Its own contribution is the sum, and no adder sees it.
+/// A single rank's contribution is the sum, and needs no adder.
 TEST(Piped, ARankWithoutPeersIsNot) {
   Machine machine(1, 1, options());
   for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce}) {
@@ -134,7 +134,7 @@ TEST(Piped, ARankWithoutPeersIsNot) {
   }
 }
 
-/// What asynchronous copies cannot carry goes the other way in bulk, on each rank by itself.
+/// What asynchronous copies cannot carry goes in bulk by other kernels. Each rank decides by itself.
 TEST(Piped, OthersAreNot) {
   const Machine machine(3, 1, options());
   CollectiveCase c;
@@ -151,7 +151,7 @@ TEST(Piped, OthersAreNot) {
   EXPECT_FALSE(is_piped(machine, c));
 }
 
-/// Ranks choose their kernels by themselves: the slots of a call look alike.
+/// Ranks choose their kernels by themselves: the slots of a call have the same format with all kernels.
 TEST(Piped, TradesWithOtherKernels) {
   Machine machine(3, 1, {.p2p = true, .algorithm = "two_hop", .piped = true});
   for (const auto& [collective, root] : {std::pair{Collective::all_reduce, 0u},
@@ -165,7 +165,7 @@ TEST(Piped, TradesWithOtherKernels) {
     std::vector<std::jthread> threads;
     for (std::uint32_t rank = 0; rank < 3; ++rank)
       threads.emplace_back([&, rank, collective = collective, root = root] {
-        const std::size_t shift = rank == 1 ? 4 : 0;  // its buffers begin where they cannot be piped
+        const std::size_t shift = rank == 1 ? 4 : 0;  // where its buffers begin they cannot be piped
         Bytes from(count * 4 + 32), to(3 * count * 4 + 32);
         const auto aligned = [&](Bytes& bytes) {
           return reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(bytes.data()) + 15) / 16 * 16 + shift);
@@ -187,7 +187,8 @@ TEST(Piped, TradesWithOtherKernels) {
   }
 }
 
-/// Nor do those of a group's messages, where one rank's do not wait for one another (DeviceLaunch::independent).
+/// The same holds for the messages of a group, even if those of one rank do not wait for one another
+/// (DeviceLaunch::independent).
 TEST(Piped, TradesWithMessagesApart) {
   constexpr std::uint32_t ranks = 3, independent_rank = 1;
   const Messages messages{{0, 1, 150'007}, {1, 2, 90'000}, {2, 0, 150'001}, {1, 0, 40'000}};
@@ -223,7 +224,7 @@ TEST(Piped, TradesWithMessagesApart) {
   }
 }
 
-/// What is written over a rank's own input has been sent before.
+/// A rank's own input has been sent before it is overwritten.
 TEST(Piped, InPlaceWaitsForTheSender) {
   Machine machine(3, 2, options());
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
@@ -242,7 +243,7 @@ TEST(Piped, WaitsEnd) {
   for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
     Machine machine(3, 1, {.p2p = true, .algorithm = "two_hop", .piped = true});
     std::vector<std::jthread> threads;
-    for (const std::uint32_t rank : {0u, 2u})  // rank 1 does not come
+    for (const std::uint32_t rank : {0u, 2u})  // rank 1 never comes
       threads.emplace_back([&, rank] {
         constexpr std::size_t count = 60'000;
         Bytes from(count * 4 * 3 + 16), to(count * 4 * 3 + 16);
@@ -262,7 +263,7 @@ TEST(Piped, WaitsEnd) {
   }
 }
 
-/// Also on lanes that the launch that gave up did not have, and whichever of the two were pipes.
+/// This also holds on lanes that the launch that gave up did not use, and whichever of the two launches was piped.
 TEST(Piped, NothingFollowsALaunchThatGaveUp) {
   for (const auto& [first, second] : {std::pair(true, true), {true, false}, {false, true}})
     for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
@@ -280,14 +281,14 @@ TEST(Piped, NothingFollowsALaunchThatGaveUp) {
         machine.run(launches, c.type);
         EXPECT_EQ(launches[0].blocks, count == 64 ? 1u : 2u);
       };
-      run(64, first);  // rank 1 does not come
+      run(64, first);  // rank 1 never comes
       EXPECT_EQ(std::exchange(machine.mailbox(0).event, Mailbox::Event::none), Mailbox::Event::timeout);
       run(60'000, second);
       EXPECT_EQ(machine.mailbox(0).event, Mailbox::Event::none) << name(collective) << ": it waited";
     }
 }
 
-/// Not one that waits for it as well: soon nobody goes on, nor gives slots back.
+/// It does not name a rank that itself waits for the late one: soon no rank makes progress or frees slots.
 TEST(Piped, AWaitNamesTheRankThatIsLate) {
   for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
     Machine machine(3, 1, {.p2p = true, .algorithm = "two_hop", .piped = true, .small_slots = true});
@@ -300,7 +301,7 @@ TEST(Piped, AWaitNamesTheRankThatIsLate) {
     auto own = machine.calls(0).launches_of(call_of(c, input.data(), output.data(), Bytes(8)));
     ASSERT_TRUE(own.at(0).piped && others.at(0).piped);
     const std::jthread other([&] { machine.run(others, c.type); });
-    // Rank 2 has sent its first chunks when rank 0 comes; rank 1 does not.
+    // Rank 2 has sent its first chunks when rank 0 begins; rank 1 never comes.
     const kernels::Ring& ring = machine.calls(0).ring();
     const std::uint32_t lanes = std::visit([](const auto& argument) { return argument.width; }, own[0].argument);
     for (std::uint32_t lane = 0; lane < lanes; ++lane)
@@ -315,7 +316,7 @@ TEST(Piped, AWaitNamesTheRankThatIsLate) {
   }
 }
 
-/// What a block has begun to load or to store is done before it ends, whenever that is: the emulation looks.
+/// Copies that a block has begun end before the block does, whenever the abort comes. The emulation checks this.
 TEST(Piped, AnAbortLeavesNothingUnderWay) {
   int aborted = 0;
   for (const auto delay : {0us, 500us, 2000us, 5000us, 9000us})
@@ -343,7 +344,7 @@ TEST(Piped, AnAbortLeavesNothingUnderWay) {
   EXPECT_GT(aborted, 0) << "no kernel ended before its time";
 }
 
-/// Nor where the abort comes when all has been begun, and the warps that wait for it leave.
+/// This also holds if the abort comes when all copies have begun, and the warps that wait for them leave.
 TEST(Piped, AnAbortAtTheLastLoadLeavesNothingUnderWay) {
   Machine machine(2, 1, {.p2p = true, .algorithm = "one_hop", .piped = true});
   CollectiveCase c;
@@ -352,7 +353,7 @@ TEST(Piped, AnAbortAtTheLastLoadLeavesNothingUnderWay) {
   c.count = 1000;
   Bytes from = random_elements(c.type, c.count, 1), to(from.size());
   const Call call = call_of(c, from.data(), to.data(), Bytes(8));
-  machine.run(1, call);  // sends, and waits for nobody
+  machine.run(1, call);  // sends, and waits for no rank
   const DeviceLaunch launch = machine.calls(0).launches_of(call).at(0);
   ASSERT_TRUE(launch.piped);
   const kernels::ExchangeSchedule<true> schedule(std::get<kernels::Exchange>(launch.argument));

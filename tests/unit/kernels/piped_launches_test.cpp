@@ -1,4 +1,4 @@
-// Which calls go through pipes, whose kernels cannot run without a GPU, and in what.
+// Which calls go through pipes, and how they are launched. Their kernels cannot run without a GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 bool takes_two_hops(const DeviceLaunch& launch) { return std::holds_alternative<kernels::TwoHop>(launch.argument); }
 
-/// Slots that a launch uses of a peer.
+/// Returns the size of the slots that a launch uses for one peer.
 std::size_t slots_bytes(const DeviceLaunch& launch) {
   if (const auto* two_hop = std::get_if<kernels::TwoHop>(&launch.argument))
     return std::size_t{two_hop->lanes} * two_hop->chunk_bytes * kernels::slot_depth;
@@ -50,7 +50,7 @@ TEST(PipesOfTwoRanks, CarryLargeCallsWithFewBlocks) {
     EXPECT_FALSE(launch_of(calls, other, 1000 * mb).piped) << name(other);
 }
 
-/// What costs adders more than a sum of the most used types.
+/// Types whose addition costs the adder warps more than that of the most used types.
 TEST(PipesOfTwoRanks, GiveMoreBlocksToWhatCostsMore) {
   for (const std::size_t bytes : {64 * mb, 1000 * mb}) {
     const DeviceLaunch launch = launch_of(pair_calls(0), Collective::all_reduce, bytes, DataType::float8_e4m3);
@@ -60,7 +60,7 @@ TEST(PipesOfTwoRanks, GiveMoreBlocksToWhatCostsMore) {
   EXPECT_EQ(launch_of(pair_calls(16), Collective::all_reduce, 64 * mb, DataType::float8_e4m3).blocks, 16u) << "asked";
 }
 
-/// Reduces that other kernels compute no faster than links are.
+/// Reduces that other kernels compute more slowly than links deliver.
 TEST(PipesOfTwoRanks, ReduceWhatTakesLongOtherwise) {
   const auto reduce = [](std::size_t bytes, DataType type, ReduceOp op) {
     return launch_of(pair_calls(0), Collective::reduce, bytes, type, 0, op);
@@ -78,7 +78,7 @@ TEST(PipesOfTwoRanks, ReduceWhatTakesLongOtherwise) {
   EXPECT_FALSE(reduce(32 * mb, DataType::int32, ReduceOp::premul_sum).piped);
 }
 
-/// Each rank adds up half of an all-reduce, since what a block adds up takes the time.
+/// Each rank adds up half of an all-reduce, because the additions of a block take the time.
 TEST(PipesOfTwoRanks, HalveSumsOfFewBlocks) {
   for (const std::uint32_t max_sms : {12u, 16u, 20u, 23u}) {
     const DeviceCalls calls = pair_calls(max_sms);
@@ -96,7 +96,7 @@ TEST(PipesOfTwoRanks, HalveSumsOfFewBlocks) {
   }
 }
 
-/// A rank whose buffers pipes cannot carry moves the same chunks on the same lanes, with all blocks that it may take.
+/// A rank whose buffers cannot be piped moves the same chunks on the same lanes, with all blocks that it may use.
 TEST(PipesOfTwoRanks, MeetOtherKernels) {
   for (const auto& [max_sms, blocks] : {std::pair{0u, 80u}, {16u, 16u}}) {
     const DeviceCalls calls = pair_calls(max_sms);
@@ -112,7 +112,7 @@ TEST(PipesOfTwoRanks, MeetOtherKernels) {
   }
 }
 
-/// Who asks for all blocks gets them; sums of fewer than twelve go by other kernels.
+/// Other kernels are used if the user asks for many blocks, and for sums with fewer than twelve.
 TEST(PipesOfTwoRanks, LeaveTheRest) {
   for (const std::uint32_t max_sms : {11u, 64u, 128u}) {
     const DeviceLaunch launch = launch_of(pair_calls(max_sms), Collective::all_reduce, 64 * mb);
@@ -126,7 +126,7 @@ TEST(PipesOfTwoRanks, LeaveTheRest) {
   EXPECT_TRUE(launch_of(pair_calls(0, 0), Collective::all_reduce, 4096).piped) << "all that can";
 }
 
-/// Of a group: what goes to `to`, and comes from `from`.
+/// Returns the launch of a group that sends to each rank in `to`, and receives from each rank in `from`.
 DeviceLaunch launch_of_messages(const DeviceCalls& calls, std::size_t bytes, const std::vector<std::uint32_t>& to,
                                 const std::vector<std::uint32_t>& from) {
   std::vector<Call> group;
@@ -155,7 +155,7 @@ TEST(PipesOfTwoRanks, CarryLongMessages) {
   EXPECT_FALSE(launch_of_messages(pair_calls(128), 64 * mb, {1}, {1}).piped) << "who asks for many";
 }
 
-/// More blocks of which reach more of the link, as NCCL does at that length.
+/// At that length other kernels with more blocks reach more of the link's bandwidth, as NCCL does.
 TEST(PipesOfTwoRanks, LeaveTheLongestToAllBlocks) {
   const DeviceCalls calls = pair_calls(0);
   EXPECT_TRUE(launch_of_messages(calls, 256 * mb - 16, {1}, {1}).piped);
@@ -169,8 +169,7 @@ TEST(PipesOfTwoRanks, LeaveTheLongestToAllBlocks) {
       << "who asks for pipes wherever they can be";
 }
 
-/// As four H200 showed. Of messages, what goes to several peers goes in step in pipes, and one of them may wait for
-/// another.
+/// As measured on four H200. In pipes, messages to several peers advance in step, so one of them may wait for another.
 TEST(PipesOfFourRanks, CarryMessagesToOnePeer) {
   const DeviceCalls calls = calls_of(4, 0);
   const DeviceLaunch ring = launch_of_messages(calls, 16 * mb, {1}, {3});
@@ -195,7 +194,7 @@ TEST(PipesOfFourRanks, CarryMessagesToOnePeer) {
     const DeviceLaunch several = launch_of_messages(calls_of(4, many), 16 * mb, {1, 2}, {3});
     EXPECT_TRUE(!several.piped && several.independent) << "who asks for many";
   }
-  // All that can, as all messages of all ranks do in an all-to-all-v.
+  // If everything that can be piped must be, so are messages to several peers, like those of an all-to-all-v.
   EXPECT_TRUE(launch_of_messages(calls_of(4, 0, 0), 4096, {1, 2}, {3}).piped);
   Call all_to_all_v;
   all_to_all_v.collective = Collective::all_to_all_v;
@@ -206,7 +205,7 @@ TEST(PipesOfFourRanks, CarryMessagesToOnePeer) {
     EXPECT_EQ(calls_of(4, max_sms, piped_unit_bytes).launches_of(all_to_all_v).at(0).piped, is_piped) << max_sms;
 }
 
-/// They wait for what is sent to have been read chunk by chunk.
+/// Pipes wait until what they overwrite has been sent, chunk by chunk, so both must be cut alike.
 TEST(PipesOfTwoRanks, DoNotWriteOverWhatIsCutOtherwise) {
   auto* const data = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 32);
   kernels::Exchange exchange{};
@@ -261,14 +260,14 @@ TEST(PipesOfFourRanks, CarryLargeCopiesOfARoot) {
   EXPECT_TRUE(launch_of(calls_of(4, 64), Collective::broadcast, 64 * mb).piped);
   EXPECT_FALSE(launch_of(calls, Collective::broadcast, 32 * mb).piped);
   EXPECT_FALSE(launch_of(calls, Collective::broadcast, 64 * mb, DataType::bfloat16, 4).piped);
-  const DeviceLaunch scatter = launch_of(calls, Collective::scatter, 16 * mb);  // of each rank
+  const DeviceLaunch scatter = launch_of(calls, Collective::scatter, 16 * mb);  // bytes per rank
   EXPECT_TRUE(scatter.piped);
   EXPECT_EQ(scatter.blocks, 24u);
   EXPECT_FALSE(launch_of(calls, Collective::scatter, 16 * mb - 64).piped);
   EXPECT_FALSE(launch_of(calls, Collective::gather, 256 * mb).piped);
 }
 
-/// Of a reduce and a reduce-scatter other kernels make more as soon as they have some blocks more.
+/// In a reduce and a reduce-scatter, other kernels are faster as soon as they have a few more blocks.
 TEST(PipesOfFourRanks, GoByTheBound) {
   const auto is_piped = [](std::uint32_t max_sms, Collective collective, std::size_t bytes) {
     return launch_of(calls_of(4, max_sms), collective, bytes).piped;
@@ -290,18 +289,18 @@ TEST(PipesOfFourRanks, GoByTheBound) {
   }
 }
 
-/// Which have one link for all that comes.
+/// All that a gather's root receives comes over one link.
 TEST(GathersOfFourRanks, GoInBulkSooner) {
   const auto protocol = [](std::uint32_t ranks, Collective collective, std::size_t bytes) {
     return launch_of(calls_of(ranks, 0), collective, bytes).protocol;
   };
-  EXPECT_EQ(protocol(4, Collective::gather, mb / 4), kernels::Protocol::lines);  // of each rank
+  EXPECT_EQ(protocol(4, Collective::gather, mb / 4), kernels::Protocol::lines);  // bytes per rank
   EXPECT_EQ(protocol(4, Collective::gather, mb / 4 + 64), kernels::Protocol::bulk);
   EXPECT_EQ(protocol(2, Collective::gather, mb), kernels::Protocol::lines);
   EXPECT_EQ(protocol(4, Collective::scatter, mb), kernels::Protocol::lines);
 }
 
-/// Where there is no bound, so that all blocks are in clusters; not where a bound asks for few.
+/// This is so if there is no limit, so that all blocks are in clusters, but not if a limit asks for few.
 TEST(PipesInClusters, AreThoseOfManyBlocks) {
   constexpr std::uint32_t at_once = 128;
   for (const std::uint32_t blocks : {16u, 20u, 24u, 32u, 64u, 128u})
@@ -318,7 +317,7 @@ TEST(PipesInClusters, AreThoseOfManyBlocks) {
     }
 }
 
-/// Other kernels make more of many.
+/// Other kernels gain more from many blocks.
 TEST(PipesOfFourRanks, LeaveTheRestToWhoAsksForMany) {
   const DeviceCalls calls = calls_of(4, 128);
   for (const Collective other : {Collective::all_reduce, Collective::reduce_scatter}) {

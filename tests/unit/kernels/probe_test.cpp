@@ -1,4 +1,4 @@
-// The probe of peers' memory, on the CPU: it runs before a communicator has anything but arenas and a mailbox.
+// The probe of peers' memory, on the CPU. It runs when a communicator has only arenas and a mailbox.
 #include "support/emulated_gpu.hpp"
 //
 #include "kernels/probe.cuh"
@@ -17,7 +17,7 @@ constexpr std::uint32_t ranks = 3;
 
 class Probe : public ::testing::Test {
  protected:
-  /// As launch_probe() does.
+  /// Returns the mask of unreached ranks, as launch_probe() does.
   std::uint32_t unreached(std::uint32_t rank, std::chrono::milliseconds timeout) {
     Ring ring{};
     for (std::uint32_t each = 0; each < ranks; ++each) {
@@ -45,7 +45,7 @@ class Probe : public ::testing::Test {
   }();
 };
 
-/// Longer than many looks at the mailbox.
+/// The delay is longer than many intervals at which the mailbox is polled.
 TEST_F(Probe, WaitsForALateRank) {
   std::array<std::uint32_t, ranks> missing;
   missing.fill(~0u);
@@ -60,7 +60,7 @@ TEST_F(Probe, WaitsForALateRank) {
   EXPECT_EQ(missing, (std::array<std::uint32_t, ranks>{}));
 }
 
-/// Else the communicator, which goes through host memory then, would take the probe's deadline for one of its own.
+/// Otherwise the communicator, which then uses host memory, would take the probe's timeout for one of its own.
 TEST_F(Probe, NamesWhomItDoesNotReachAndLeavesNothing) {
   EXPECT_EQ(unreached(1, std::chrono::milliseconds(200)), 0b101u);
   const Mailbox& mailbox = mailboxes_[1];

@@ -1,4 +1,4 @@
-// Prompt kernels (kernels/prompt.cuh) on the CPU: every collective bit by bit, of more ranks than a thread has in
+// Prompt kernels (kernels/prompt.cuh) on the CPU: every collective bit by bit, with more ranks than a thread has in
 // flight at a time, flags that wrap, and a rank that has nothing for a peer that is late.
 #include "support/emulated_collectives.hpp"
 //
@@ -20,12 +20,12 @@ using kernels::Protocol;
 
 constexpr std::size_t always = ~std::size_t{0} >> 1;
 
-/// Over memory of peers, or of the host, where what is for all is written once.
+/// The parameter tells whether slots are in peers' memory or in host memory, where data for all ranks is written once.
 class Prompt : public ::testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(Memory, Prompt, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Peers" : "Host"; });
 
-/// Two, three and four ranks: staged_kernels_test.
+/// Two, three and four ranks are tested in staged_kernels_test.
 TEST_P(Prompt, EveryCollectiveOfManyRanks) {
   for (const std::uint32_t ranks : {5u, 9u}) {
     Machine machine(ranks, 2, {.flagged_bytes = always, .p2p = GetParam(), .algorithm = "one_hop"});
@@ -44,7 +44,7 @@ TEST_P(Prompt, FlagsOfManyRanksWrap) {
   check_collectives(machine, {3, 100});
 }
 
-/// Rank 0 has filled all slots to rank 2, which takes nothing, and goes on with rank 1.
+/// Rank 0 has filled all slots to rank 2, which takes nothing, and then exchanges data with rank 1.
 TEST(PromptMessages, NobodyWaitsForASlotThatNothingGoesTo) {
   Machine machine(3, 1, {.flagged_bytes = always, .p2p = true});
   const auto send = [&](std::uint32_t to, std::byte value) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// First: it stands for CUDA's headers.
+// Must be the first include: it replaces CUDA's headers.
 #include "support/emulated_gpu.hpp"
 //
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace strait::kernels {
 template <DataType type>
 using Elements = std::array<spec::ElementType<type>, elements_per_granule<type>>;
 
-/// Calls `check(a, b)` with the elements of two granules, again and again until it fails.
+/// Calls `check(a, b)` with the elements of pairs of random granules, until it fails.
 template <DataType type, class Check>
 void check_random(Check&& check) {
   constexpr std::size_t granules = 2000;

@@ -1,6 +1,5 @@
-// All-reduces that CPU threads add up: the kernels that bring them their chunks, on the CPU, and the threads
-// themselves. Bit by bit, with threads of the kernels held up at random, slots reused, ranks that come late, and waits
-// that end.
+// All-reduces that CPU threads add up: the kernels that bring the chunks to them, on the CPU, and the threads
+// themselves. Bit by bit, with threads of the kernels delayed at random, slots reused, late ranks, and waits that end.
 #include "support/emulated_reducers.hpp"
 //
 #include <gtest/gtest.h>
@@ -24,7 +23,7 @@ using namespace std::chrono_literals;
 
 constexpr std::byte poison{0xa5};
 
-/// Every rank makes all calls one after another; one of them is `late` before each.
+/// Makes all calls on every rank, one after another. One rank is `late` by that time before each call.
 void check(ReducedRanks& machine, const std::vector<CollectiveCase>& cases, std::chrono::milliseconds late = {}) {
   const std::uint32_t ranks = machine.ranks();
   std::vector<std::vector<Bytes>> inputs(cases.size());
@@ -71,7 +70,7 @@ CollectiveCase all_reduce(std::uint64_t seed, std::size_t count) {
   return c;
 }
 
-/// One element, less than a chunk, odd ends, and many more chunks than slots.
+/// Returns all-reduces of one element, of less than a chunk, with odd ends, and of many more chunks than slots.
 std::vector<CollectiveCase> all_reduces() {
   std::vector<CollectiveCase> cases;
   for (const std::size_t count : {1, 700, 5003, 60'001, 130'000})
@@ -86,7 +85,7 @@ TEST(Reducers, GiveTheBitsOfTheReference) {
   }
 }
 
-/// More threads than lanes, and several lanes a thread; one block for all lanes.
+/// More threads than lanes, several lanes per thread, and one block for all lanes.
 TEST(Reducers, ShareLanes) {
   for (const std::uint32_t threads : {1u, 3u})
     for (const std::uint32_t max_sms : {0u, 1u}) {
@@ -96,13 +95,14 @@ TEST(Reducers, ShareLanes) {
     }
 }
 
-/// Whose GPU has other things to do first sleep until it begins, also where the others are far ahead by then.
+/// The threads of a rank whose GPU first has other work sleep until it begins, even if the others are far ahead by
+/// then.
 TEST(Reducers, WaitForLateRanks) {
   ReducedRanks machine(3, {.threads = {.threads = 2, .spin_us = 0, .nap_us = 20}});
   check(machine, {all_reduce(1, 90'000), all_reduce(2, 3), all_reduce(3, 4000), all_reduce(4, 90'000)}, 20ms);
 }
 
-/// GPUs that begin just when threads go to sleep: none may sleep on when others have found a chunk.
+/// GPUs begin just when threads go to sleep: no thread may keep sleeping when others have found a chunk.
 TEST(Reducers, WakeOneAnother) {
   for (const std::uint32_t spin_us : {100u, 1000u, 5000u}) {
     ReducedRanks machine(2, {.lanes = 2, .threads = {.threads = 2, .spin_us = spin_us, .nap_us = 20}});
@@ -128,7 +128,7 @@ TEST(Reducers, NameWhomTheyWaitFor) {
   for (const std::uint32_t rank : {0u, 2u}) EXPECT_EQ(machine.reducers(rank).awaited_rank(), 1u);
 }
 
-/// Ranks whose calls differ get nothing of one another's data, and no result.
+/// Ranks whose calls differ get none of one another's data, and no result.
 TEST(Reducers, DoNotMixCallsThatDiffer) {
   ReducedRanks machine(2, {.timeout_ns = 50'000'000});
   std::vector<std::jthread> threads;
@@ -143,8 +143,8 @@ TEST(Reducers, DoNotMixCallsThatDiffer) {
     });
 }
 
-/// Asleep or in naps: a rank's threads end after an abort, and when the communicator fails. Those of another one, which
-/// are between reductions, sleep on.
+/// Whether asleep or in short naps, a rank's threads end after an abort, and when the communicator fails. Threads of
+/// another rank, which are between reductions, keep sleeping.
 TEST(Reducers, EndWhenAborted) {
   for (const bool fails : {false, true})
     for (const bool has_begun : {false, true}) {
@@ -165,10 +165,10 @@ TEST(Reducers, EndWhenAborted) {
     }
 }
 
-/// Headers, results and uploads do not overlap, and one offset leads from either header of a ring to its slots.
+/// Headers, results and uploads do not overlap, and the same offset leads from either header of a ring to its slots.
 TEST(ReducerMemory, HasPlaceForEverything) {
   struct Shape {
-    std::uint32_t ranks, meetings;  ///< of islands: so many groups of ranks share the memory
+    std::uint32_t ranks, meetings;  ///< `meetings`: number of groups of ranks of islands that share the memory
   };
   for (const auto& [ranks, meetings] :
        {Shape{2, 1}, Shape{3, 1}, Shape{10, 1}, Shape{16, 1}, Shape{2, 8}, Shape{3, 5}, Shape{4, 4}, Shape{8, 2}}) {
@@ -194,7 +194,8 @@ cpu_set_t cores_of(pid_t thread) {
   return cores;
 }
 
-/// Named cores are taken, whatever the creating thread is bound to; those that there are not are an error.
+/// Threads run on the named cores, whatever cores the creating thread is bound to. Cores that do not exist are an
+/// error.
 TEST(CpuReducers, RunWhereTheyAreToldTo) {
   const cpu_set_t all = cores_of(0);
   std::vector<std::uint32_t> cores;
@@ -226,7 +227,7 @@ TEST(CpuReducers, RunWhereTheyAreToldTo) {
   const Status started = reducers.start();
   ASSERT_FALSE(started);
   EXPECT_NE(started.error().message.find("STRAIT_CPU_REDUCER_CORES"), std::string::npos);
-  // Of islands its place in the layout is another number than that in the communicator, which callers name.
+  // With islands, a rank's place in the layout differs from its rank in the communicator, which callers name.
   EXPECT_EQ(started.error().message.find(" rank "), std::string::npos) << started.error().message;
 }
 

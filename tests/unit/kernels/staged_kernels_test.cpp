@@ -1,5 +1,5 @@
-// The kernels that trade through host memory, or in bulk through peers' memory, on the CPU: every collective bit by
-// bit, with threads held up at random, slots reused, flags that wrap, and waits that end.
+// Kernels that exchange data through host memory, or in bulk through peers' memory, on the CPU: every collective bit by
+// bit, with threads delayed at random, slots reused, flags that wrap, and waits that end.
 #include "support/emulated_collectives.hpp"
 //
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using kernels::Mailbox;
 
 constexpr std::size_t always = ~std::size_t{0} >> 1;
 
-/// Over memory of peers, or of the host.
+/// The parameter tells whether slots are in peers' memory or in host memory.
 class Packets : public ::testing::TestWithParam<bool> {};
 class Bulk : public ::testing::TestWithParam<bool> {};
 const auto memory_name = [](const auto& test) { return test.param ? "Peers" : "Host"; };
@@ -43,7 +43,7 @@ TEST_P(Bulk, EveryCollective) {
   }
 }
 
-/// Calls with bounds of their own between others, over the same lanes.
+/// Calls with their own limits of blocks, between others, over the same lanes.
 TEST_P(Bulk, CallsOfFewBlocksStandBetweenOthers) {
   Machine machine(3, 6, {.flagged_bytes = 2048, .p2p = GetParam()});
   std::uint64_t seed = 1;
@@ -64,7 +64,7 @@ TEST_P(Bulk, CallsOfFewBlocksStandBetweenOthers) {
       }
 }
 
-/// Of links so slow that calls take two hops, cut so that these overlap, from a few hundred bytes on.
+/// Links so slow that calls take two hops from a few hundred bytes on, cut into rounds that overlap.
 TEST_P(Bulk, EveryCollectiveOverSlowLinks) {
   Machine machine(4, 2, {.p2p = GetParam(), .exchange_gbps = 0.3});
   check_collectives(machine, {1, 77, 5009});
@@ -77,13 +77,13 @@ TEST_P(Bulk, EveryCollectiveOverSlowLinks) {
   EXPECT_GT(two_hop.rounds, 1u);
 }
 
-/// More chunks than slots, on the lanes of one block: every slot is used again many times.
+/// More chunks than slots, on the lanes of one block: every slot is used many times.
 TEST_P(Bulk, SlotsAreUsedAgain) {
   Machine machine(3, 1, {.p2p = GetParam()});
   check_collectives(machine, {150'007});
 }
 
-/// So many rounds in one call that its blocks, which serve all their lanes at once, wait for slots to be given back.
+/// So many rounds in one call that its blocks, which serve all their lanes at once, wait for slots to be freed.
 TEST_P(Bulk, WideRoundsWaitForSlots) {
   Machine machine(2, 1, {.p2p = GetParam()});
   for (const std::size_t count : {1'400'000, 1'400'003}) {
@@ -100,7 +100,7 @@ TEST_P(Bulk, WideRoundsWaitForSlots) {
   }
 }
 
-/// Not chosen, but it may be forced.
+/// Two hops are not chosen for two ranks, but can be forced.
 TEST_P(Bulk, TwoHopsBetweenTwoRanks) {
   Machine machine(2, 1, {.p2p = GetParam(), .algorithm = "two_hop"});
   for (const std::size_t count : {std::size_t{7}, std::size_t{300'007}}) {
@@ -114,7 +114,7 @@ TEST_P(Bulk, TwoHopsBetweenTwoRanks) {
   }
 }
 
-/// Whole granules at aligned places and odd ends take different ways, for every number of ranks that has its own.
+/// Whole granules at aligned places and odd ends take different paths, for every number of ranks with its own kernel.
 TEST_P(Bulk, GranulesAndOddEnds) {
   constexpr DataType types[] = {DataType::bfloat16, DataType::float16, DataType::float32,    DataType::float64,
                                 DataType::int32,    DataType::uint8,   DataType::float8_e4m3};
@@ -138,13 +138,14 @@ TEST_P(Bulk, GranulesAndOddEnds) {
   }
 }
 
-/// Packets and bulk have slots of their own: what one leaves behind is never taken for the other's.
+/// Packets and bulk have separate slots, so that what one leaves behind is never taken for the other's data.
 TEST(Both, TakeTurns) {
   Machine machine(3, 2, {.flagged_bytes = 4096});
   for (int turn = 0; turn < 2; ++turn) check_collectives(machine, {64, 3000, 900});
 }
 
-/// Flags tell 2^24 uses apart; before they wrap, and where a slot's far end was last written long ago, all is well.
+/// Flags distinguish 2^24 uses. Around the point where they wrap, nothing goes wrong even if the far end of a slot was
+/// last written long ago.
 TEST_P(Packets, FlagsWrap) {
   for (const std::uint64_t first_use : {(std::uint64_t{1} << 22) - 2, (std::uint64_t{1} << 24) - 3}) {
     Machine machine(3, 1, {.flagged_bytes = always, .first_use = first_use, .p2p = GetParam()});
@@ -152,8 +153,8 @@ TEST_P(Packets, FlagsWrap) {
   }
 }
 
-/// A broadcast's root runs ahead of its readers by all slots of its ring, and wipes one; the last reader is late. By
-/// prompt kernels also with more ranks than these look after at a time, and by the others.
+/// A broadcast's root runs ahead of its readers by all slots of its ring, and wipes one, while the last reader is late.
+/// This is tested with prompt kernels, also with more ranks than these poll at a time, and with other kernels.
 TEST(Broadcast, FlagsWrapWhileOneReaderIsLate) {
   struct Form {
     std::uint32_t ranks;
@@ -184,7 +185,7 @@ TEST(Broadcast, FlagsWrapWhileOneReaderIsLate) {
   }
 }
 
-/// Of a sum of `count`: by prompt kernels, by others in packets, and in bulk.
+/// How a sum of `count` elements goes: by prompt kernels, by others in packets, or in bulk.
 struct WaitingForm {
   std::size_t flagged_bytes;
   std::size_t count;
@@ -195,7 +196,7 @@ void expect_form(const std::vector<DeviceLaunch>& launches, const WaitingForm& f
   EXPECT_EQ(launches[0].protocol, form.flagged_bytes == 0 ? kernels::Protocol::bulk : kernels::Protocol::packets);
 }
 
-/// Rank 1 has taken one of four slots from rank 0, and waits for rank 2: what it took it has given back by then.
+/// Rank 1 has taken data from one of four slots of rank 0, and waits for rank 2: by then it must have freed that slot.
 TEST(Waiting, NobodyWaitsBeforeItHasGivenBack) {
   for (const std::size_t bytes : {std::size_t{64}, std::size_t{6000}}) {
     Machine machine(3, 1, {.flagged_bytes = always, .p2p = true});
@@ -225,13 +226,14 @@ TEST(Waiting, NobodyWaitsBeforeItHasGivenBack) {
   }
 }
 
-/// A launch that waits in the stream behind one that gave up must not send: its peer would take that for the earlier.
+/// A launch that follows one that gave up in the stream must not send: its peer would take the data for that of the
+/// earlier launch.
 TEST(Waiting, NothingFollowsALaunchThatGaveUp) {
   for (const WaitingForm form : {WaitingForm{always, 1000, true}, {always, 9000, false}, {0, 200'000, false}}) {
     Machine machine(2, 1, {.flagged_bytes = form.flagged_bytes});
     CollectiveCase c;
     c.type = DataType::uint8;
-    c.count = form.count;  // bulk: several rounds
+    c.count = form.count;  // in bulk, several rounds
     const auto run = [&](std::uint32_t rank, int value, std::uint64_t timeout_ns) {
       Bytes data(c.count, static_cast<std::byte>(value));
       auto launches = machine.calls(rank).launches_of(call_of(c, data.data(), data.data(), Bytes(8)));
@@ -240,7 +242,7 @@ TEST(Waiting, NothingFollowsALaunchThatGaveUp) {
       machine.run(launches, c.type);
       return data;
     };
-    run(0, 1, 20'000'000);  // nobody is there
+    run(0, 1, 20'000'000);  // no peer is there
     ASSERT_EQ(machine.mailbox(0).event, Mailbox::Event::timeout);
     std::jthread next([&] {
       const Stopwatch watch;
@@ -250,13 +252,13 @@ TEST(Waiting, NothingFollowsALaunchThatGaveUp) {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     const Bytes output = run(1, 10, 2'000'000'000);
     if (machine.mailbox(1).event == Mailbox::Event::none) {
-      EXPECT_EQ(output, Bytes(c.count, std::byte{11}));  // of the first call, if it is taken for good
+      EXPECT_EQ(output, Bytes(c.count, std::byte{11}));  // the sum of the first call, if rank 1 takes it as valid
     }
   }
 }
 
-/// Nor on lanes that the launch that gave up did not have: what it would send may be what that one left behind, and the
-/// peer, which was late, may have got all that it was owed.
+/// Nor may it send on lanes that the launch that gave up did not use: what it sends may be what that launch left
+/// behind, and the peer, which was late, may have got all data of the earlier launch.
 TEST(Waiting, NothingFollowsOnOtherLanesEither) {
   for (const bool p2p : {false, true}) {
     Machine machine(2, 1, {.flagged_bytes = 2048, .p2p = p2p});
@@ -272,7 +274,7 @@ TEST(Waiting, NothingFollowsOnOtherLanesEither) {
       return output;
     };
     Bytes first(4096, std::byte{1}), second(4096, std::byte{2});
-    Bytes left = run(0, first.size(), first, 20'000'000);  // nobody is there
+    Bytes left = run(0, first.size(), first, 20'000'000);  // no peer is there
     ASSERT_EQ(machine.mailbox(0).event, Mailbox::Event::timeout);
     std::jthread next([&] { run(0, 1000, left, 500'000'000); });
     Bytes late = run(1, second.size(), second, 5'000'000'000);
@@ -329,7 +331,7 @@ TEST(Waiting, EndsWhenTheHostSaysSo) {
   }
 }
 
-/// A rank whose call differs takes nothing of the others' data. Hashes of 7 and of 8 elements have the same lower byte.
+/// A rank whose call differs takes none of the others' data. The hashes of 7 and of 8 elements have the same low byte.
 TEST(Waiting, CallsThatDifferDoNotMeet) {
   for (const WaitingForm form :
        {WaitingForm{always, 500, true}, {always, 7, true}, {always, 3000, false}, {0, 1000, false}}) {

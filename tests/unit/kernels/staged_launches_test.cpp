@@ -1,4 +1,4 @@
-// In how many rounds messages go through host memory.
+// How many rounds and blocks calls through host memory have.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ DeviceCalls staged_calls(std::uint32_t ranks, const DeviceCalls::Options& option
   return {ring, nullptr, options};
 }
 
-/// The rounds of a message in a collective of ranks that trade through host memory.
+/// Returns the number of rounds of a message in a collective of ranks that exchange data through host memory.
 std::uint32_t staged_rounds(Collective collective, std::size_t message_bytes, double exchange_gbps = 0,
                             std::uint32_t ranks = 2) {
   DeviceCalls::Options options;
@@ -45,7 +45,7 @@ std::uint32_t staged_rounds(Collective collective, std::size_t message_bytes, do
   return std::visit([](const auto& argument) { return argument.rounds; }, launches.at(0).argument);
 }
 
-/// The longest message of a collective of four ranks in one hop that travels as packets.
+/// Returns the length of the longest message that travels as packets, in a collective of four ranks in one hop.
 std::size_t longest_in_packets(Collective collective) {
   const DeviceCalls calls = staged_calls(4, {});
   std::size_t longest = 0;
@@ -61,7 +61,7 @@ std::size_t longest_in_packets(Collective collective) {
   return longest;
 }
 
-/// Of a broadcast and of messages a rank takes one, and not three.
+/// In a broadcast and in sends and receives, a rank receives one message instead of three.
 TEST(PacketsThroughHostMemory, AreLongerWhereARankTakesLess) {
   EXPECT_EQ(longest_in_packets(Collective::all_gather), 80 * kb);
   EXPECT_EQ(longest_in_packets(Collective::scatter), 80 * kb) << "its root writes three";
@@ -71,8 +71,8 @@ TEST(PacketsThroughHostMemory, AreLongerWhereARankTakesLess) {
   EXPECT_EQ(longest_in_packets(Collective::send_recv), 160 * kb);
 }
 
-/// Of r rounds, the r-th part of a message's time goes by one way only, and a round costs as much as 240 KB take: of
-/// 240 KB times r squared, r rounds cost as much as they spare.
+/// With r rounds, 1/r of a message's time uses a link in one direction only, and a round costs the time that 240 KB
+/// take. So for messages of 240 KB times r squared, r rounds cost as much as they save.
 TEST(RoundsThroughHostMemory, LetLinksCarryBothWays) {
   for (const Collective collective : {Collective::all_reduce, Collective::all_gather, Collective::all_to_all}) {
     EXPECT_EQ(staged_rounds(collective, 480 * kb), 1u) << name(collective);
@@ -88,7 +88,7 @@ TEST(RoundsThroughHostMemory, LetLinksCarryBothWays) {
   EXPECT_EQ(staged_rounds(Collective::all_gather, bytes), (bytes + a_round - 1) / a_round) << "as slots ask for";
 }
 
-/// What is written once, for all to read, takes the way up for less time.
+/// A message that is written once for all ranks to read takes less time on the way up.
 TEST(RoundsThroughHostMemory, AreFewerWhereOneMessageIsForAll) {
   for (const std::uint32_t rounds : {1U, 2U}) {
     EXPECT_EQ(staged_rounds(Collective::all_gather, rounds * rounds * 240 * kb, 0, 4), rounds);
@@ -105,8 +105,8 @@ DeviceLaunch launch_of(Collective collective, std::size_t bytes, std::uint32_t r
   return staged_calls(ranks, options).launches_of(call).at(0);
 }
 
-/// Of four ranks each lane has its own, so that links have more to do while blocks wait for their fences. But where all
-/// ranks write to all others not all lanes are used.
+/// With four ranks each lane has its own block, so that links are busy while blocks wait for their fences. If all ranks
+/// write to all others, however, not all lanes are used.
 TEST(BlocksThroughHostMemory, AreMoreForLongMessages) {
   const auto blocks = [](Collective collective, std::size_t bytes, std::uint32_t ranks) {
     return launch_of(collective, bytes, ranks).blocks;
@@ -127,7 +127,7 @@ TEST(BlocksThroughHostMemory, AreMoreForLongMessages) {
     EXPECT_EQ(launch_of(collective, 4096 * kb, 4, few).blocks, 16u) << name(collective);
 }
 
-/// Or all would have nothing under way at the same time.
+/// Otherwise there would be times when no block has data under way.
 TEST(BlocksThroughHostMemory, BeginOneGroupAfterTheOtherWhereAllSendAndTake) {
   const auto stagger_ns = [](Collective collective, std::size_t bytes, std::uint32_t ranks) {
     return std::visit([](const auto& argument) { return argument.stagger_ns; },
@@ -183,7 +183,7 @@ TEST(BlocksThroughHostMemory, OfMessagesBeginOneGroupAfterTheOtherIfARankSendsAn
   EXPECT_EQ(stagger_ns(4096 * kb, 4096 * kb, 0), 0u) << "what comes from itself crosses no link";
 }
 
-/// A round in which a rank neither sends nor takes costs what a round costs.
+/// A round in which a rank neither sends nor receives would cost as much as any other.
 TEST(RoundsThroughHostMemory, AreNoneInWhichARankHasNothingToDo) {
   const auto lead = [](Collective collective, int root) {
     Call call;
@@ -203,8 +203,9 @@ TEST(RoundsThroughHostMemory, AreNoneInWhichARankHasNothingToDo) {
     EXPECT_EQ(lead(collective, 0), 1u) << name(collective);
 }
 
-/// Up, down, up and down again: of four ranks so many rounds that the four overlap, none of more than 2 KB for each of
-/// all lanes before there are eight; less one where chunks are rounded up to pieces.
+/// Data goes up, down, up and down again. With four ranks there are so many rounds that the four overlap: a round has
+/// at most 2 KB per lane, unless there are already eight rounds. There is one round less if chunks are rounded up to
+/// pieces.
 TEST(RoundsThroughHostMemory, LetHopsOverlap) {
   const auto rounds = [](Collective collective, std::size_t bytes, double gbps = 0) {
     return staged_rounds(collective, bytes, gbps, 4);
@@ -217,12 +218,12 @@ TEST(RoundsThroughHostMemory, LetHopsOverlap) {
   for (const auto& [collective, bytes, expected] : cases)
     EXPECT_EQ(rounds(collective, bytes), expected) << name(collective) << " " << bytes / kb;
   EXPECT_EQ(rounds(Collective::reduce, 2048 * kb, 20), 8u) << "a link of half the rate";
-  // However slow a link is, and however short a message that goes in bulk.
+  // This holds for any rate of the link, and for messages however short that go in bulk.
   for (const std::size_t bytes : {std::size_t{1}, std::size_t{100}, 1024 * kb})
     EXPECT_GE(rounds(Collective::all_reduce, bytes, 1e-9), 1u) << bytes;
 }
 
-/// Hops in packets, and of calls that are encoded on their way, overlap when lanes have more to move.
+/// Hops in packets, and those of calls that are encoded while sent, overlap only when lanes have more to move.
 TEST(RoundsThroughHostMemory, OfOtherHopsAreFew) {
   DeviceCalls::Options options;
   options.hops = Hops::two;

@@ -1,4 +1,4 @@
-// What launches leave for the host: which calls have started, and whether what has begun has ended; by the kernels of
+// What launches tell the host: which calls have started, and whether everything begun has ended. By the kernels of
 // src/kernels on the CPU.
 #include "host/collective_case.hpp"
 #include "support/calls.hpp"
@@ -45,7 +45,7 @@ class Started : public ::testing::TestWithParam<Kernel> {
     c_.type = DataType::float32;
     c_.count = count;
   }
-  /// A call's launches as a rank makes them: the first one marks it, unless `call` is 0.
+  /// Returns a call's launches as a rank makes them: the first one marks the call as started, unless `call` is 0.
   std::vector<DeviceLaunch> launches(std::uint32_t rank, std::uint32_t call) {
     const Bytes& data = data_[rank];
     auto launches = machine_.calls(rank).launches_of(
@@ -61,7 +61,7 @@ class Started : public ::testing::TestWithParam<Kernel> {
         },
         launch.argument);
   }
-  /// In a graph if it counts its end nowhere else.
+  /// Runs a launch. `in_graph`: its end is not counted, as in a graph.
   void run(std::uint32_t rank, DeviceLaunch launch, bool in_graph) {
     std::uint32_t* const finished = in_graph ? nullptr : &machine_.launch_counts(rank).finished;
     std::visit([&](auto& argument) { argument.ring.finished = finished; }, launch.argument);
@@ -72,7 +72,7 @@ class Started : public ::testing::TestWithParam<Kernel> {
   std::uint64_t marked(std::uint32_t rank, std::uint64_t number) {
     return std::atomic_ref(machine_.launch_counts(rank).started.calls[number % kernels::kept_marks]).load();
   }
-  /// Of running kernels.
+  /// Returns the launch counts while kernels may be running.
   kernels::LaunchCounts launch_counts(std::uint32_t rank) {
     kernels::LaunchCounts& there = machine_.launch_counts(rank);
     kernels::LaunchCounts counts{};
@@ -95,7 +95,7 @@ class Started : public ::testing::TestWithParam<Kernel> {
 INSTANTIATE_TEST_SUITE_P(Kernels, Started, ::testing::ValuesIn(kernels_of_launches),
                          [](const auto& test) { return std::string(test.param.name); });
 
-/// The same launches again and again, as a graph makes them, and others between.
+/// The same launches repeatedly, as a graph makes them, and other launches between.
 TEST_P(Started, ReplaysAdvance) {
   on_all_ranks([&](std::uint32_t rank) {
     const auto captured = launches(rank, hash + 1), eager = launches(rank, hash + 2);
@@ -112,7 +112,7 @@ TEST_P(Started, ReplaysAdvance) {
   });
 }
 
-/// The places are used again, and the count goes on past 32 bits.
+/// The places of marks are reused, and the count continues beyond 32 bits.
 TEST_P(Started, PlacesAreUsedAgain) {
   on_all_ranks([&](std::uint32_t rank) {
     machine_.launch_counts(rank).collectives = 0xffffffff;
@@ -136,7 +136,7 @@ TEST_P(Started, OfACallTheFirstLaunchAloneMarks) {
   });
 }
 
-/// Not all ranks take part in them.
+/// Messages are not counted, because not all ranks take part in them.
 TEST_P(Started, MessagesHaveNoNumberOfTheirOwn) {
   on_all_ranks([&](std::uint32_t rank) {
     for (const DeviceLaunch& launch : launches(rank, hash)) run(rank, launch, true);
@@ -150,7 +150,7 @@ TEST_P(Started, MessagesHaveNoNumberOfTheirOwn) {
   });
 }
 
-/// Nobody comes: the call has started and does not end, until it gives up.
+/// No peer calls: the call has started and does not end until it gives up.
 TEST_P(Started, WhatWaitsHasNotEnded) {
   for (const bool in_graph : {false, true}) {
     constexpr std::uint32_t rank = 1;
@@ -165,8 +165,8 @@ TEST_P(Started, WhatWaitsHasNotEnded) {
     while (marked(rank, number) == 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
     EXPECT_EQ(marked(rank, number), std::uint64_t{number} << 32 | hash);
     if (!in_graph) {
-      EXPECT_FALSE(launch_counts(rank).have_ended());  // what follows one that gave up ends at once
-      // By the first block, which may not be the first that waits.
+      EXPECT_FALSE(launch_counts(rank).have_ended());  // what follows a launch that gave up ends at once
+      // The host is told by the first block, which need not be the first that waits.
       const auto told = [&] { return std::atomic_ref(machine_.mailbox(rank).started.calls[number]).load(); };
       while (told() == 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
       EXPECT_EQ(told(), marked(rank, number));
@@ -180,9 +180,9 @@ TEST_P(Started, WhatWaitsHasNotEnded) {
   }
 }
 
-/// A launch that gave up ends what follows at once, also behind one that had nothing to do.
+/// After a launch that gave up, later ones end at once, even behind a launch that had nothing to do.
 TEST_P(Started, ALaunchOfNothingForgivesNothing) {
-  if (kernels_of_launches[0].name != std::string_view(GetParam().name)) return;  // by the protocol of empty launches
+  if (kernels_of_launches[0].name != std::string_view(GetParam().name)) return;  // empty launches use its protocol
   constexpr std::uint32_t rank = 1;
   const auto give_up_after = [](DeviceLaunch launch, std::uint64_t ns) {
     std::visit([&](auto& argument) { argument.ring.timeout_ns = ns; }, launch.argument);
@@ -197,7 +197,7 @@ TEST_P(Started, ALaunchOfNothingForgivesNothing) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(15));
 }
 
-/// As of messages over several rings.
+/// Launches run beside one another if messages use several rings.
 TEST_P(Started, LaunchesSideBySideCount) {
   const DeviceLaunch nothing = machine_.calls(0).launch_of_nothing();
   for (int turn = 0; turn < 100; ++turn) {
@@ -208,7 +208,7 @@ TEST_P(Started, LaunchesSideBySideCount) {
   }
 }
 
-/// Of a rank that has no part in a call, which waits for nobody.
+/// An empty launch, of a rank that has no part in a call, waits for no peer.
 TEST_P(Started, ALaunchOfNothingCounts) {
   DeviceLaunch nothing = machine_.calls(0).launch_of_nothing();
   mark(nothing, hash);

@@ -1,4 +1,4 @@
-// Calls that go straight into the peers' outputs, by the kernel of src/kernels on the CPU.
+// Calls that write directly into the peers' outputs, by the kernel of src/kernels on the CPU.
 #include "host/collective_case.hpp"
 #include "support/calls.hpp"
 #include "support/emulated_collectives.hpp"
@@ -23,7 +23,7 @@ class Straight : public ::testing::TestWithParam<std::uint32_t> {
  protected:
   Straight() : machine_(GetParam(), 3, {.p2p = true, .small_slots = true, .together = true}) {}
   std::uint32_t ranks() const { return GetParam(); }
-  /// Of all ranks: their calls, and where their outputs are.
+  /// The calls of all ranks, and where their outputs are.
   struct Calls {
     std::vector<std::unique_ptr<CheckedCall>> calls;
     std::array<std::byte*, kernels::max_ranks> outputs{};
@@ -36,7 +36,7 @@ class Straight : public ::testing::TestWithParam<std::uint32_t> {
     }
     return all;
   }
-  /// Call `c` of all ranks; `late` begins when the others have waited for it.
+  /// Checks the call on all ranks. Rank `late` begins when the others have waited for it.
   void check(const CollectiveCase& c, std::uint32_t late = ~0u) {
     const CheckedCase of(c, ranks());
     const Calls all = calls_of(of);
@@ -74,8 +74,8 @@ TEST_P(Straight, HaveTheBitsOfTheReference) {
       }
 }
 
-/// Of odd lengths parts lie at all distances from multiples of 16 bytes, in inputs as in outputs, and short ones have
-/// no whole granule.
+/// With odd lengths, parts begin at all distances from multiples of 16 bytes, both in inputs and in outputs, and short
+/// parts have no whole granule.
 TEST_P(Straight, PartsOfAllAlignments) {
   CollectiveCase c;
   c.type = DataType::uint8;
@@ -100,7 +100,7 @@ TEST_P(Straight, OutputsAreNotWrittenBeforeTheCall) {
   for (std::uint32_t late = 0; late < ranks(); ++late) check(c, late);
 }
 
-/// Lanes go on from call to call, whichever kernel has them.
+/// The counters of lanes continue from call to call, whichever kernel uses them.
 TEST_P(Straight, BesideCallsThroughSlots) {
   CollectiveCase c;
   c.type = DataType::uint8;
@@ -115,7 +115,7 @@ TEST_P(Straight, BesideCallsThroughSlots) {
   }
 }
 
-/// Ranks whose outputs are at other places never meet, and say so.
+/// Ranks that disagree about where the outputs are never meet, and report a timeout.
 TEST_P(Straight, OfOtherPlacesGivesUp) {
   CollectiveCase c;
   c.collective = Collective::all_gather;
@@ -140,7 +140,7 @@ TEST_P(Straight, OfOtherPlacesGivesUp) {
   }
 }
 
-/// Every warp has something to take, and of long calls several chunks, so that fast ones can take more.
+/// Every warp has something to do, and in long calls several chunks, so that fast warps can take more.
 TEST(WritesDirectly, ChunksAreShort) {
   const Machine four(4, 0, {.p2p = true});
   std::array<std::byte*, kernels::max_ranks> outputs{};

@@ -1,4 +1,4 @@
-// How calls in two hops are cut and launched: their rounds, who owns slices, and when blocks begin.
+// How calls in two hops are cut and launched: their rounds, which ranks own slices, and when blocks begin.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -8,7 +8,7 @@
 namespace strait::testing {
 namespace {
 
-/// Blocks of two hops in bulk begin one after another, where there are rounds enough for that to pay.
+/// Blocks of two hops in bulk begin one after another, if there are enough rounds for that to pay.
 TEST(TwoHopsOfFourRanks, Stagger) {
   const auto stagger = [](const DeviceLaunch& launch) { return std::get<kernels::TwoHop>(launch.argument).stagger_ns; };
   const DeviceCalls calls = calls_of(4, 0);
@@ -34,7 +34,7 @@ TEST(TwoHopsOfFourRanks, Stagger) {
   EXPECT_EQ(std::get<kernels::EncodedTwoHop>(calls.encoded_launches_of(encoded).at(0).argument).stagger_ns, 0u);
 }
 
-/// Of the more rounds the longer slices are.
+/// The longer slices are, the more rounds there are.
 TEST(TwoHopsOfFourRanks, Overlap) {
   const DeviceCalls calls = calls_of(4, 0);
   const auto rounds = [&](Collective collective, std::size_t bytes) {
@@ -53,7 +53,7 @@ TEST(TwoHopsOfFourRanks, Overlap) {
   EXPECT_EQ(rounds(Collective::broadcast, 48 * mb), 12u);
 }
 
-/// Blocks that the user has few of are busy in any case: no more rounds than slots make.
+/// If the user allows few blocks, they are busy in any case: there are no more rounds than the size of slots requires.
 TEST(TwoHopsOfFourRanks, OfFewBlocksDoNotOverlap) {
   for (const std::uint32_t blocks : {4u, 8u, 12u, 16u}) {
     const DeviceCalls calls = calls_of(4, blocks);
@@ -72,7 +72,7 @@ TEST(TwoHopsOfFourRanks, OfFewBlocksDoNotOverlap) {
   }
 }
 
-/// In the first round, before there are results that its link could carry.
+/// In the first round there are no results yet for the root's link to carry.
 TEST(TwoHopsOfFourRanks, TheRootOfAReduceOwnsOneRound) {
   const DeviceCalls calls = calls_of(4, 0);
   for (const std::size_t bytes : {2 * mb, 8 * mb, 16 * mb}) {

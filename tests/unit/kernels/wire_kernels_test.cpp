@@ -1,4 +1,4 @@
-// Wire formats of GPU ranks, on the CPU: the kernels on emulated threads, and the steps of whole calls, bit by bit.
+// Wire formats of GPU ranks on the CPU: the kernels on emulated threads, and the steps of whole calls, bit by bit.
 #include "support/emulated_wire.hpp"
 //
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace {
 using kernels::WireKernel;
 using kernels::WirePass;
 
-/// Blocks of every magnitude from subnormals on, of zeros, and with infinities and NaN.
+/// Returns blocks of every magnitude from subnormals on, of zeros, and with infinities and NaN.
 std::vector<float> varied_values() {
   std::vector<float> values;
   for (std::uint32_t exponent = 0; exponent < 256; ++exponent)
@@ -38,7 +38,7 @@ std::vector<float> varied_values() {
   return values;
 }
 
-/// One run, of a buffer of the user's.
+/// Returns a pass over one run of a user's buffer.
 WirePass one_run(void* elements, std::size_t count, Bytes& encoded) {
   WirePass pass{};
   pass.elements = static_cast<std::byte*>(elements);
@@ -70,14 +70,14 @@ TEST_P(WireKernels, GiveTheBitsOfTheSpecification) {
   }
 }
 
-/// The host's encoder is tested against the specification; what it leaves in a residual, this must leave.
+/// The host's encoder is tested against the specification; this kernel must leave the same residual.
 TEST_P(WireKernels, LeaveTheResidualOfTheHost) {
   constexpr std::size_t count = 1000;
   for (const DataType type : wire_types) {
     CollectiveCase c;
     c.type = type;
     c.count = count;
-    c.wire = GetParam();  // blocks that become NaN among them
+    c.wire = GetParam();  // includes blocks that become NaN
     Bytes elements = random_input(c, 2, 0);
     std::vector<float> residual(count), expected_residual;
     for (std::size_t i = 0; i < count; ++i)
@@ -98,10 +98,10 @@ TEST_P(WireKernels, LeaveTheResidualOfTheHost) {
   }
 }
 
-/// The ranks of a host, of which a step of all is done before the next one of any.
+/// The ranks of a host. A step is completed on all ranks before any rank begins the next.
 class Machine {
  public:
-  /// `averaged`: what averages divide by; 0: the ranks.
+  /// `averaged` is the number that averages divide by; 0: the number of ranks.
   Machine(std::uint32_t ranks, std::size_t scratch_bytes, std::uint32_t max_sms = 0, std::uint32_t averaged = 0)
       : averaged_(averaged == 0 ? ranks : averaged) {
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
@@ -172,13 +172,13 @@ TEST(WireSteps, GiveEveryCollectiveItsBits) {
   }
 }
 
-/// As ranks of a larger communicator that meet for it.
+/// As if these ranks were a part of a larger communicator whose averages divide by six.
 TEST(WireSteps, DivideByThoseWhoAreAveraged) {
   Machine machine(2, ample, 0, 6);
   check_wire_collectives(machine, {1, 129, 700});
 }
 
-/// Scratch for one or two blocks a rank: many turns, the last ones shorter.
+/// Scratch for one or two blocks per rank: many passes, the last of them shorter.
 TEST(WireSteps, TakeTurnsWhereScratchIsShort) {
   for (const std::size_t bytes : {std::size_t{2 * 3 * 144}, std::size_t{2 * 3 * 272}}) {
     Machine machine(3, bytes);
@@ -186,7 +186,7 @@ TEST(WireSteps, TakeTurnsWhereScratchIsShort) {
   }
 }
 
-/// Whichever turn they take.
+/// This holds however many passes they take.
 TEST(WireSteps, LeaveResidualsWhereTheyBelong) {
   Machine machine(3, 2 * 3 * 272);
   check_residuals(machine, 900);
@@ -207,7 +207,7 @@ TEST(WireSteps, AreBoundedByMaxSms) {
   EXPECT_GT(most(0), 132u);
 }
 
-/// Bytes of one call are never taken for those of another, though they be as many.
+/// The bytes of one call are never taken for those of another, even if their number is the same.
 TEST(WireSteps, ExchangesTellCallsApart) {
   const Machine machine(2, ample);
   const auto signature_of = [&](const CollectiveCase& c) {
@@ -232,7 +232,7 @@ TEST(WireSteps, ExchangesTellCallsApart) {
   EXPECT_NE(signature_of(other), own);
 }
 
-/// By a hash in the place of a root, which is no rank of anybody.
+/// Calls are distinguished by a hash in place of the root, which is not the number of any rank.
 TEST(WireSteps, ExchangesAreLaunchedLikeOthers) {
   kernels::Ring ring{};
   ring.ranks = 2;

@@ -66,7 +66,7 @@ Call wire_call_of(const CollectiveCase& c, const std::byte* input, std::byte* ou
   return call;
 }
 
-/// Every rank makes all calls one after another; one of them is `late` before each.
+/// Makes all calls on every rank, one after another. One rank is `late` by that time before each call.
 void check(Ranks& machine, const std::vector<CollectiveCase>& cases, std::chrono::milliseconds late = {}) {
   const std::uint32_t ranks = machine.ranks();
   std::vector<std::vector<Bytes>> inputs(cases.size()), scalars(cases.size());
@@ -113,7 +113,7 @@ CollectiveCase all_reduce(std::uint64_t seed, WireFormat wire, DataType type, st
   return c;
 }
 
-/// One element, odd ends of blocks and of runs, and more chunks than slots.
+/// Returns all-reduces of one element, with odd ends of blocks and of runs, and of more chunks than slots.
 std::vector<CollectiveCase> all_reduces() {
   constexpr std::size_t counts[] = {1, 511, 513, 700, 5003, 60'001, 127, 128, 9000};
   std::vector<CollectiveCase> cases;
@@ -130,19 +130,19 @@ TEST(WireReducers, GiveTheBitsOfTwoHops) {
   }
 }
 
-/// As ranks of a larger communicator that meet for it.
+/// As if these ranks were a part of a larger communicator whose averages divide by six.
 TEST(WireReducers, DivideByThoseWhoAreAveraged) {
   Ranks machine(2, ample, {.averaged = 6});
   check(machine, all_reduces());
 }
 
-/// Several lanes a thread, one block for all lanes; and a rank that comes late.
+/// Several lanes per thread, one block for all lanes, and a rank that comes late.
 TEST(WireReducers, ShareLanes) {
   Ranks machine(3, ample, {.lanes = 5, .max_sms = 1, .threads = {.threads = 1, .spin_us = 0, .nap_us = 20}});
   check(machine, all_reduces(), 5ms);
 }
 
-/// Scratch for one or two runs: many turns, the last ones shorter.
+/// Scratch for one or two runs: many passes, the last of them shorter.
 TEST(WireReducers, TakeTurnsWhereScratchIsShort) {
   for (const std::size_t bytes : {std::size_t{544}, std::size_t{2 * 528}}) {
     Ranks machine(2, bytes);
@@ -152,7 +152,7 @@ TEST(WireReducers, TakeTurnsWhereScratchIsShort) {
   }
 }
 
-/// In the same slots, which each of them cuts otherwise.
+/// Both use the same slots, but divide them differently.
 TEST(WireReducers, AlternateWithExactCalls) {
   Ranks machine(3, ample);
   std::vector<CollectiveCase> cases;
@@ -163,7 +163,7 @@ TEST(WireReducers, AlternateWithExactCalls) {
   check(machine, cases);
 }
 
-/// What is lost on the way up; what the sum loses is nobody's.
+/// The residual is what encoding the rank's input loses. What encoding the sum loses is in no rank's residual.
 TEST(WireReducers, LeaveTheResidualOfTheHost) {
   constexpr std::uint32_t ranks = 2;
   Ranks machine(ranks, 2 * 528);
@@ -186,7 +186,7 @@ TEST(WireReducers, LeaveTheResidualOfTheHost) {
     });
 }
 
-/// Kernels give up, and the output keeps what it had up to the decoder, which the caller of a failed call ignores.
+/// Kernels give up. The output is unchanged until the decoder runs, and callers ignore the output of a failed call.
 TEST(WireReducers, NameWhomTheyWaitFor) {
   Ranks machine(3, ample, {.timeout_ns = 30'000'000});
   const CollectiveCase c = all_reduce(0, WireFormat::int8, DataType::float32, 3000);
@@ -202,7 +202,7 @@ TEST(WireReducers, NameWhomTheyWaitFor) {
   for (const std::uint32_t rank : {0u, 2u}) EXPECT_EQ(machine.reduced().reducers(rank).awaited_rank(), 1u);
 }
 
-/// Formats whose runs are as long bring as many bytes: nobody takes one for another.
+/// Runs of the two formats have the same length, yet no rank takes one format for the other.
 TEST(WireReducers, DoNotMixFormats) {
   Ranks machine(2, ample, {.timeout_ns = 50'000'000});
   std::vector<std::jthread> threads;
@@ -215,7 +215,7 @@ TEST(WireReducers, DoNotMixFormats) {
     });
 }
 
-/// Asleep, or in naps: a rank's threads end after an abort.
+/// Whether asleep or in short naps, a rank's threads end after an abort.
 TEST(WireReducers, EndWhenAborted) {
   Ranks machine(2, ample, {.threads = {.threads = 2, .spin_us = 0, .nap_us = 20}, .timeout_ns = 30'000'000});
   EXPECT_TRUE(await_adding_threads(4));
@@ -226,7 +226,7 @@ TEST(WireReducers, EndWhenAborted) {
   EXPECT_TRUE(await_adding_threads(2));
 }
 
-/// Chunks are whole runs, in the smallest slots that there are, and one long exchange is one turn.
+/// Chunks are whole runs, even in the smallest slots, and one long exchange is one pass.
 TEST(WireReducers, CutChunksIntoWholeRuns) {
   for (const WireFormat format : formats)
     for (const std::uint32_t slot_bytes : {4096u, 10'240u, 24'576u})

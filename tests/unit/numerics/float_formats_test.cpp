@@ -8,8 +8,8 @@
 namespace strait {
 namespace {
 
-/// The value of a finite magnitude by the definition of the format; the bits of infinity stand for the number that
-/// would follow the largest one.
+/// Returns the value of a finite magnitude by the definition of the format. The bits of infinity stand for the number
+/// that would follow the largest one.
 template <class E>
 double value_of(unsigned magnitude) {
   using Format = FloatFormat<E>;
@@ -52,8 +52,8 @@ TYPED_TEST(SmallFloat, InfinityAndEveryNanWiden) {
   }
 }
 
-// Between two neighbours the halfway point goes to the even one, and what lies beside it to the nearer one: checked at
-// every boundary of the format, overflow included.
+// The point halfway between two neighbours is rounded to the even one, and points beside it to the nearer one. Checked
+// at every boundary of the format, including overflow.
 TYPED_TEST(SmallFloat, EveryRoundingBoundary) {
   using Format = FloatFormat<TypeParam>;
   const auto overflowed = [](unsigned m) { return m == Format::infinity && !Format::has_infinity; };

@@ -1,4 +1,4 @@
-// The vector kernels of the wire formats against the specification, bit by bit.
+// The vectorised encoders and decoders of the wire formats, compared with the specification bit by bit.
 #include "executor/host/quantize.hpp"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ class Quantize : public ::testing::TestWithParam<std::tuple<Simd, WireFormat>> {
   Simd simd() const { return std::get<0>(GetParam()); }
   WireFormat format() const { return std::get<1>(GetParam()); }
 
-  /// `elements` at an address that suits nothing.
+  /// Encodes `elements`, from an address that is not aligned for any access.
   Bytes encoded(DataType type, const Bytes& elements, float* residual = nullptr) const {
     const std::size_t count = elements.size() / size_bytes(type);
     Bytes shifted(elements.size() + 1);
@@ -58,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(Simd, Quantize,
 TEST_P(Quantize, EqualsTheSpecificationAtAllCounts) {
   for (const DataType type : wire_types)
     for (const std::size_t count : {0u, 1u, 2u, 63u, 64u, 65u, 127u, 128u, 129u, 255u, 256u, 257u, 5000u}) {
-      // Infinities and NaN in some blocks only: else there would be few numbers to look at.
+      // Infinities and NaN are in some blocks only: otherwise few numbers would be left to compare.
       Bytes elements = testing::random_elements(type, count, count);
       for (std::size_t i = 0; i < count; ++i)
         if (i / wire::block_elements % 3 != 1)
@@ -74,7 +74,7 @@ TEST_P(Quantize, EqualsTheSpecificationAtAllCounts) {
 
 TEST_P(Quantize, EqualsTheSpecificationAtEveryMagnitude) {
   std::vector<float> values;
-  for (std::uint32_t exponent = 0; exponent < 255; ++exponent)  // also of subnormals
+  for (std::uint32_t exponent = 0; exponent < 255; ++exponent)  // includes subnormals
     for (std::size_t i = 0; i < wire::block_elements; ++i) {
       const auto random = static_cast<std::uint32_t>(mix(i + 1000 * exponent));
       const std::uint32_t below = i < 2 ? 0 : std::min(exponent, random >> 24 & 15);
@@ -103,7 +103,7 @@ TEST_P(Quantize, AccumulatesInOrder) {
     std::vector<std::vector<float>> inputs;
     std::vector<float> sums(count + 1, 7);
     for (std::uint64_t rank = 0; rank < 5; ++rank) {
-      const Bytes elements = testing::random_elements(DataType::float16, count, rank);  // whose sums stay finite
+      const Bytes elements = testing::random_elements(DataType::float16, count, rank);  // their sums stay finite
       inputs.push_back(testing::to_floats(DataType::float16, elements));
       Bytes run = encoded(DataType::float16, elements);
       accumulate(sums.data(), count, {format(), run.data(), wire::blocks_of(count)}, rank == 0, simd());
@@ -115,7 +115,7 @@ TEST_P(Quantize, AccumulatesInOrder) {
   }
 }
 
-/// Also where blocks are zeros, subnormal, infinite in some of the sources, or only in their sum.
+/// Includes blocks that are zero, subnormal, infinite in some of the sources, or infinite only in their sum.
 TEST_P(Quantize, RecodesAsTheOwnerOfASliceDoes) {
   constexpr std::size_t run_blocks = 4, runs = 3, run_elements = run_blocks * wire::block_elements;
   const std::size_t run_bytes = encoded_bytes(format(), run_blocks);
@@ -132,7 +132,7 @@ TEST_P(Quantize, RecodesAsTheOwnerOfASliceDoes) {
                       static_cast<float>(static_cast<std::int32_t>(mix(i + 10'000 * rank))) * 0x1p-31F;
         if (rank == ranks - 1) values[8 * wire::block_elements + 5] = -std::numeric_limits<float>::infinity();
         values[9 * wire::block_elements] = rank == 0 ? std::numeric_limits<float>::quiet_NaN() : 3;
-        values[10 * wire::block_elements + 7] = std::numeric_limits<float>::max();  // with another one: too much
+        values[10 * wire::block_elements + 7] = std::numeric_limits<float>::max();  // adding another one overflows
         for (std::size_t run = 0; run < runs; ++run)
           testing::detail::append(
               encoded_inputs[rank],

@@ -56,7 +56,7 @@ TEST(ReduceSpec, FloatAveragesDivideInTheAccumulationType) {
   EXPECT_EQ(to_bits(finish<ReduceOp::avg>(1e-45F, 2)), 0u);  // half of the smallest subnormal: a tie, to even
 }
 
-// 2048 + 1 is not a float16, but is kept until the end.
+// 2049 is not a float16, but is kept until the end.
 TEST(ReduceSpec, SmallFloatsAccumulateInFloat) {
   float sum = load<DataType::float16>(from_float<Float16>(2048.0F));
   for (int i = 0; i < 2; ++i) sum = combine<ReduceOp::sum>(sum, load<DataType::float16>(from_float<Float16>(1.0F)));
@@ -67,7 +67,7 @@ TEST(ReduceSpec, PremultiplicationRoundsBeforeTheSum) {
   const float x = 1.0F + 0x1p-23F;
   const float product = premultiplied<DataType::float32>(x, x);
   EXPECT_EQ(combine<ReduceOp::sum>(product, -(1.0F + 0x1p-22F)), 0.0F);  // a fused multiply-add would give 2^-46
-  // 65 * 65 = 4225 lies between the float16 4224 and 4228; an accumulator would keep it.
+  // 65 * 65 = 4225 lies between the float16 numbers 4224 and 4228; an accumulator would keep it.
   const auto sixty_five = from_float<Float16>(65.0F);
   EXPECT_EQ(load<DataType::float16>(premultiplied<DataType::float16>(sixty_five, sixty_five)), 4224.0F);
 }

@@ -11,7 +11,7 @@
 
 #include "support/reference.hpp"
 
-// Every instruction set against the scalar specification, bit by bit.
+// Compares every instruction set with the scalar specification, bit by bit.
 namespace strait {
 namespace {
 
@@ -23,7 +23,7 @@ using testing::reference_step;
 constexpr int all_types = data_type_count;
 constexpr int all_ops = reduce_op_count;
 
-/// What a wide slot of the type holds.
+/// Returns the type that a wide slot holds for elements of this type.
 DataType wide_type(DataType type) { return is_floating(type) && size_bytes(type) < 4 ? DataType::float32 : type; }
 
 class Reduce : public ::testing::TestWithParam<Simd> {
@@ -32,7 +32,7 @@ class Reduce : public ::testing::TestWithParam<Simd> {
     if (GetParam() > best_simd()) GTEST_SKIP() << "this processor has no " << name(GetParam());
   }
 
-  /// Runs the call into a fresh buffer and compares.
+  /// Runs the call into a new buffer and compares the result with the reference.
   static void expect_reference(ReduceCall call, std::span<const Bytes> inputs, bool wide = false) {
     Bytes result(call.count * size_bytes(wide ? wide_type(call.type) : call.type));
     const ReduceDestination destination{.pointer = result.data(), .wide = wide};
@@ -82,7 +82,7 @@ TEST_P(Reduce, EverySixteenBitElementWidensAndRoundsBack) {
   }
 }
 
-// All signs, exponents and upper mantissas, with the lower bits that decide on a rounding.
+// All signs, exponents and upper mantissa bits, combined with lower bits around the rounding borders.
 TEST_P(Reduce, FloatsRoundToSmallElements) {
   std::vector<std::uint32_t> values;
   for (std::uint32_t high = 0; high < (1u << 20); ++high)
@@ -188,7 +188,8 @@ TEST_P(Reduce, InPlace) {
   }
 }
 
-// Whole elements at any alignment, across the pieces in which it is done, and nothing beside them.
+// Checks elements at any alignment, across the pieces in which the work is done, and that nothing beside them is
+// written.
 TEST_P(Reduce, PremultipliesByEveryKindOfScalar) {
   constexpr std::size_t guard_bytes = 64;
   for (int t = 0; t < all_types; ++t) {
@@ -252,7 +253,7 @@ TEST_P(Reduce, MinAndMaxDoNotShowTheOrder) {
 }
 
 #if defined(__x86_64__)
-// Subnormals survive in a thread that flushes them and rounds toward zero, and the thread keeps its settings.
+// Subnormals survive in a thread that flushes them to zero and rounds toward zero, and the thread keeps its settings.
 TEST_P(Reduce, IgnoresTheThreadsFloatEnvironment) {
   constexpr unsigned flush_and_truncate = 0x1f80 | 0x8000 | 0x0040 | 0x6000;
   std::vector<Bytes> inputs;

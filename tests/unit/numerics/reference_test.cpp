@@ -5,7 +5,7 @@
 #include <cmath>
 #include <set>
 
-// The reference decides all other tests, so it is checked against results worked out by hand.
+// All other tests rely on the reference, so it is checked against results computed by hand.
 namespace strait::testing {
 namespace {
 
@@ -62,7 +62,8 @@ TEST(Reference, SumsInRankOrderAndScalesEachInput) {
 
 TEST(Reference, RoundsEachProductToTheElementType) {
   const auto half = [](float value) { return bytes_of({from_float<Float16>(value)}); };
-  // 65 * 65 = 4225 is 4224 as a float16, and 4224 + 2 a tie that goes to 4224; kept in float32, 4225 + 2 would be 4228.
+  // 65 * 65 = 4225 becomes 4224 as a float16, and 4224 + 2 is a tie that rounds to 4224. If float32 were kept, 4225 + 2
+  // would round to 4228.
   const std::vector<Bytes> inputs = {half(65), half(2)}, scalars = {half(65), half(1)};
   EXPECT_EQ(reference_reduction(
                 {.type = DataType::float16, .op = ReduceOp::premul_sum, .premul_scalars = scalars, .inputs = inputs}),

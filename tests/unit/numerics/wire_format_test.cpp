@@ -1,4 +1,4 @@
-// The specification of the wire formats against plain arithmetic, and its bounds.
+// The specification of the wire formats, compared with plain arithmetic, and its error bounds.
 #include "base/wire_format.hpp"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ bool is_finite_block(const std::vector<float>& values, std::size_t first) {
   return true;
 }
 
-/// Blocks of every magnitude, ordinary and extreme.
+/// Returns blocks of every magnitude, ordinary and extreme.
 std::vector<float> varied_values() {
   std::vector<float> values = to_floats(DataType::float32, testing::random_elements(DataType::float32, 64 * block, 1));
   for (int exponent = -149; exponent <= 127; ++exponent)
@@ -58,7 +58,7 @@ TEST_P(WireFormats, EqualPlainArithmetic) {
     for (std::size_t i = first; i < first + block; ++i) {
       float code = std::nearbyint(values[i] * inverse);
       if (format == WireFormat::fp8) {
-        // The nearest of the numbers with 4 significant bits, and no finer than 2^-9.
+        // The nearest number with 4 significant bits and a resolution no finer than 2^-9.
         const float scaled = values[i] * inverse;
         const int place = scaled == 0 ? -9 : std::max(std::ilogb(scaled) - 3, -9);
         code = std::ldexp(std::nearbyint(std::ldexp(scaled, -place)), place);
@@ -118,7 +118,7 @@ TEST_P(WireFormats, OneBadElementMakesItsBlockNaNAndNoOther) {
 }
 
 TEST_P(WireFormats, SubnormalsRoundToTheSmallestNormal) {
-  // A block of nothing but subnormals has the smallest scale: its values are within that of what they were.
+  // A block of only subnormals has the smallest scale: its results differ from its values by no more than that allows.
   std::vector<float> values(block);
   for (std::size_t i = 0; i < block; ++i) values[i] = std::ldexp(static_cast<float>(i), -133);
   const std::vector<float> results = through_wire(GetParam(), values);
@@ -149,7 +149,7 @@ TEST_P(WireFormats, SumsKeepTheTwoHopBound) {
         bound += testing::wire_bound(format, input[i], scale);
         magnitudes += std::abs(input[i]) + scale;
       }
-      bound += static_cast<double>(ranks - 1) * 0x1p-24 * magnitudes;  // of adding floats
+      bound += static_cast<double>(ranks - 1) * 0x1p-24 * magnitudes;  // error of adding floats
       ASSERT_LE(std::abs(result[i] - exact), bound) << ranks << " ranks, element " << i;
     }
   }

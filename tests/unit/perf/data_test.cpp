@@ -121,7 +121,7 @@ TEST(Contents, ReductionAddsInRankOrder) {
   EXPECT_GT(order_shows, count / 10) << "the inputs must tell orders of summation apart";
 }
 
-/// Each rank's own scalar, and products rounded before they are added.
+/// Each rank has its own scalar, and products are rounded before they are added.
 TEST(Contents, ReductionOfProductsMultipliesFirst) {
   Operation o = example(Collective::all_reduce, 0);
   o.op = ReduceOp::premul_sum;
@@ -199,7 +199,7 @@ TEST(Contents, OfAWireFormatAreWhatItMakesOfTheInputs) {
   const std::vector<float> sent = inputs(o, 0, count, count);  // rank 0's block for rank 1
   std::size_t differ = 0, numbers = 0;
   for (std::size_t i = 0; i < sent.size(); ++i) {
-    if (i / wire::block_elements % 4 == 0) continue;  // those with any bits
+    if (i / wire::block_elements % 4 == 0) continue;  // a block of arbitrary bits
     ++numbers;
     differ += buffer[i] != sent[i];
     ASSERT_NEAR(buffer[i], sent[i], 4.0 / 127 / 2 * 1.001) << i;
@@ -218,7 +218,8 @@ TEST(CountWrong, FindsEachChangedElement) {
   EXPECT_EQ(count_wrong(o, contents, buffer.data()), 3U);
 }
 
-/// However many threads share the blocks of a long buffer: as many as it has, or no divisor of them.
+/// The number of threads that share a long buffer's blocks does not matter, even if it equals or does not divide
+/// theirs.
 TEST(CountWrong, IsTheSameByManyThreads) {
   Operation o = example(Collective::all_reduce, 1);
   o.bytes = 600'004;
@@ -228,7 +229,7 @@ TEST(CountWrong, IsTheSameByManyThreads) {
     std::vector<unsigned char> buffer(expected.size());
     write(o, contents, buffer.data(), threads);
     EXPECT_EQ(buffer, expected) << threads;
-    for (std::size_t at = 0; at < buffer.size(); at += 4096) buffer[at] ^= 1;  // one of each block of 1024
+    for (std::size_t at = 0; at < buffer.size(); at += 4096) buffer[at] ^= 1;  // one element in each block of 1024
     EXPECT_EQ(count_wrong(o, contents, buffer.data(), threads), (buffer.size() + 4095) / 4096) << threads;
   }
 }

@@ -1,7 +1,9 @@
-// Two GPUs whose memory is the host's, and host ranks in the place of GPU ranks: `strait perf -g` runs on any machine.
-// It is both the driver (libcuda.so.1) and preloaded. Of Strait's calls only all-reduces are recorded into graphs.
+// Two fake GPUs whose memory is host memory, with host ranks in place of GPU ranks, so that `strait perf -g` runs on
+// any machine. This library is both the driver (libcuda.so.1) and preloaded. Of Strait's calls only all-reduces are
+// recorded into graphs.
 //   FAKE_GPUS_LOSE=1: copies to the GPUs move nothing.   FAKE_GPUS_FORGET=1: launched graphs do nothing.
-//   FAKE_GPUS_P2P=1: the GPUs reach one another, and the transport is called so. FAKE_GPUS_P2P=0: it is called so only.
+//   FAKE_GPUS_P2P=1: the GPUs reach one another, and the transport is named accordingly. FAKE_GPUS_P2P=0: only the
+//   name.
 #include <dlfcn.h>
 #include <strait/strait.h>
 
@@ -14,7 +16,7 @@
 #include <vector>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
-/// Strait's own.
+/// Strait's own function of that name.
 #define REAL(function) reinterpret_cast<decltype(&function)>(::dlsym(RTLD_NEXT, #function))
 
 namespace {
@@ -26,7 +28,7 @@ std::atomic<int> held = 0;
 using Graph = std::vector<std::function<void()>>;
 thread_local Graph* recording = nullptr;
 
-/// Full of bits that no one has written.
+/// Returns memory filled with bits that no one has written.
 void* allocate(std::size_t bytes) {
   ++held;
   return std::memset(std::malloc(bytes), 0xab, bytes);
@@ -47,12 +49,12 @@ struct AtExit {
 EXPORT straitResult_t straitCommSplit(straitComm_t comm, int color, int key, straitComm_t* split,
                                       const straitConfig_t* config) {
   straitConfig_t host = *config;
-  if (host.device != key % 2) return straitInvalidArgument;  // each rank has the GPU of its turn
+  if (host.device != key % 2) return straitInvalidArgument;  // each rank must have the GPU that is its turn
   host.device = -1;
   return REAL(straitCommSplit)(comm, color, key, split, &host);
 }
 
-/// Host ranks have no stream.
+/// Host ranks have no stream, so the stream argument is dropped.
 #define WITHOUT_STREAM(function, parameters, ...) \
   EXPORT straitResult_t function parameters { return REAL(function)(__VA_ARGS__, nullptr); }
 #define WITHOUT_STREAM_BUT_OPTIONS(function, parameters, ...) \
@@ -160,7 +162,7 @@ EXPORT int cuIpcGetMemHandle(IpcHandle* handle, std::uint64_t address) {
 }
 EXPORT int cuIpcOpenMemHandle_v2(std::uint64_t*, IpcHandle, unsigned) {
   return invalid_value;
-}  // it is no other process's
+}  // no other process has such memory
 EXPORT int cuIpcCloseMemHandle(std::uint64_t) { return invalid_value; }
 EXPORT int cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes) {
   return *free_bytes = *total_bytes = std::size_t{10} << 20, success;

@@ -27,7 +27,8 @@ TEST(Floors, AreBytesOverRates) {
   EXPECT_DOUBLE_EQ(floor(Collective::all_to_all).time_us, 7'500);
 }
 
-/// While both directions are busy each has 36 GB/s; a quarter goes one way beside the three quarters of the other.
+/// While both directions are busy, each has 36 GB/s. A quarter goes one way while the three quarters of the other ranks
+/// go the other way.
 TEST(Floors, BothWaysAtOnceTakeLonger) {
   EXPECT_NEAR(floor(Collective::all_reduce).duplex_time_us, 4e5 / 36, 1e-6);
   EXPECT_NEAR(floor(Collective::all_to_all).duplex_time_us, 3e5 / 36, 1e-6);
@@ -36,7 +37,7 @@ TEST(Floors, BothWaysAtOnceTakeLonger) {
   EXPECT_NEAR(floor(Collective::all_gather).duplex_time_us, both + 2e5 / 50, 1e-6);
 }
 
-/// Links that both directions share: one after the other is as good.
+/// If both directions share a link, using them at once is no faster than one after the other.
 TEST(Floors, OfSharedLinksAreTheSum) {
   const HostLinkRates shared{.up_gbps = 10, .down_gbps = 10, .duplex_gbps = 4};
   EXPECT_NEAR(floor(Collective::all_reduce, shared).duplex_time_us, 8e4, 1e-6);

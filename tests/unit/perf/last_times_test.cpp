@@ -36,7 +36,7 @@ class LastTimes : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  /// Two ranks on GPUs of one host, one size.
+  /// Returns a report of two ranks on GPUs of one host, with one size.
   static Report report(double time_us = 20, std::size_t bytes = 1 << 20) {
     Report report{};
     report.ranks = {{0, 1, "a", 0, "0000:41:00.0", "GPU"}, {1, 1, "a", 1, "0000:42:00.0", "GPU"}};
@@ -63,7 +63,7 @@ class LastTimes : public testing::Test {
     const Status kept = keep_times(path_, report, with);
     EXPECT_TRUE(kept) << kept.error().message;
   }
-  /// 0: not known.
+  /// Returns 0 if no time is known.
   double time_of(const TimedOperation& operation) const {
     const auto found = find_last_time(path_, operation);
     EXPECT_TRUE(found) << found.error().message;

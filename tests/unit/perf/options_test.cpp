@@ -10,7 +10,7 @@
 namespace strait::perf {
 namespace {
 
-/// Parses as `strait perf` would; a failure to parse is a failure of the test.
+/// Parses arguments as `strait perf` does; an error fails the test.
 Options parsed(const std::string& arguments) {
   CLI::App app;
   Options options;

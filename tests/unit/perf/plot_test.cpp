@@ -15,7 +15,7 @@ std::size_t occurrences(const std::string& text, const std::string& what) {
   return count;
 }
 
-/// Sizes 0, 8, 16, ... of one type; the size 0 has no bandwidth.
+/// Returns a report of several sizes of one type; size 0 has no bandwidth.
 Report example(bool with_in_place) {
   Report report;
   report.ranks = {{0, 1, "a"}, {1, 2, "a"}};
@@ -42,7 +42,7 @@ TEST(Plot, ABaselineHasLinesAndColumnsOfItsOwn) {
   Report report = example(true);
   report.baseline = BaselineInfo{"/lib/libnccl.so.2", 22809};
   for (Row& row : report.rows) {
-    for (Measurement* m : {&row.out_of_place, &*row.in_place}) m->p50_us = m->p99_us = 0;  // as beside a baseline
+    for (Measurement* m : {&row.out_of_place, &*row.in_place}) m->p50_us = m->p99_us = 0;  // as with a baseline
     row.baseline_out_of_place = row.out_of_place;
     row.baseline_out_of_place->time_us *= 2;
     row.baseline_out_of_place->bus_gbps /= 2;

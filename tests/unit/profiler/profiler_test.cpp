@@ -1,4 +1,4 @@
-// The ranges that a profiler sees, with a stand-in for one, linked in as NVTX allows.
+// The ranges that a profiler sees. A fake profiler is linked in, in a way that NVTX provides.
 #include <gmock/gmock.h>
 #include <nvtx3/nvToolsExt.h>
 
@@ -48,7 +48,7 @@ int attach(NvtxGetExportTableFunc_t export_table) {
   return 1;
 }
 
-/// NVTX's way for a profiler that is linked in: before the first call.
+/// A linked-in profiler sets this variable of NVTX before the first call.
 const bool attached = (InitializeInjectionNvtx2_fnptr = attach) != nullptr;
 
 TEST(Profiler, SeesEveryCallWithItsSizeRankAndCommunicator) {

@@ -1,5 +1,5 @@
-// Descriptors on their way between processes: Linux bounds them for users without privileges, as those of containers
-// are.
+// Descriptors in flight between processes. Linux limits their number for users without privileges, such as those in
+// containers.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
@@ -18,7 +18,7 @@
 namespace strait::shm {
 namespace {
 
-/// Runs in a child of a user without privileges.
+/// Runs `body` in a child process of a user without privileges.
 template <class Body>
 pid_t without_privileges(const Body& body) {
   const pid_t child = fork();
@@ -39,7 +39,7 @@ void allow_few_files() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/// More of them than few_files, which nobody takes.
+/// Puts more descriptors than `few_files` in flight, which nobody receives.
 struct DescriptorsInFlight {
   DescriptorsInFlight() {
     int fds[2];
@@ -63,7 +63,8 @@ bool are_descriptors_in_flight_bounded() {
   }));
 }
 
-/// Of this user in another process: too many for rank `short_of_files`, whose limit is low, for `duration_ms`.
+/// Lets ranks meet while another process of this user has descriptors in flight for `duration_ms`: too many for rank
+/// `short_of_files`, whose limit is low.
 void meet_with_descriptors_in_flight(std::uint32_t short_of_files, int duration_ms, std::int64_t deadline_ms,
                                      const std::function<bool(const Result<RendezvousResult>&)>& is_right) {
   Progress* const progress = shared_progress();
@@ -114,7 +115,7 @@ TEST(Meeting, SaysByTheDeadlineThatTooManyDescriptorsAreInFlight) {
     });
 }
 
-/// What the leader hands out to all of them is many times what may be on its way at once.
+/// The leader hands out many times as many descriptors as may be in flight at once.
 TEST(Meeting, ManyRanksWithoutPrivilegesMeet) {
   constexpr int ranks = 16;
   if (!are_descriptors_in_flight_bounded()) GTEST_SKIP() << not_bounded;
@@ -127,7 +128,7 @@ TEST(Meeting, ManyRanksWithoutPrivilegesMeet) {
       allow_few_files();
       RendezvousRequest request = request_of_several(rank, ranks, secret_of(getppid()), *progress);
       request.heap_fd = heap.get();
-      request.check = [is_slow = rank != 0]() mutable {  // what is handed out meanwhile piles up
+      request.check = [is_slow = rank != 0]() mutable {  // what is sent meanwhile stays in flight
         if (std::exchange(is_slow, false)) std::this_thread::sleep_for(std::chrono::milliseconds(100));
         return Status();
       };

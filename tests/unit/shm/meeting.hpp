@@ -33,9 +33,9 @@ inline Secret secret_of(pid_t pid) {
 
 inline Secret secret_of_this_test() { return secret_of(getpid()); }
 
-/// Of a leader and its ranks, before they meet.
+/// How far a leader and its ranks have come before they meet. Shared by processes.
 struct Progress {
-  std::atomic<bool> in_flight{false};  ///< descriptors that are none of theirs
+  std::atomic<bool> in_flight{false};  ///< descriptors that belong to none of them are in flight
   std::atomic<bool> listens{false};
   std::atomic<int> connected{0};
 };
@@ -56,7 +56,7 @@ inline RendezvousRequest request_of_several(std::uint32_t rank, int ranks, const
     if (!is_leader && !first) ++progress.connected;
     while ((is_leader ? !first && progress.connected < ranks - 1 : first && !progress.listens) && !deadline.expired())
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (is_leader && !first) std::this_thread::sleep_for(std::chrono::milliseconds(20));  // all have spoken, too
+    if (is_leader && !first) std::this_thread::sleep_for(std::chrono::milliseconds(20));  // all have greeted by then
     return own;
   };
   return request;

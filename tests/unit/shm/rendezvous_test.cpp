@@ -1,4 +1,4 @@
-// Strangers where the ranks of a host meet: they are dropped and counted, and no rank suffers.
+// Strangers at the place where the ranks of a host meet: they are dropped and counted, and do not affect any rank.
 #include "transports/shm/rendezvous.hpp"
 
 #include <fcntl.h>
@@ -50,7 +50,7 @@ UniqueFd listen_at(const std::string& name) {
   return fd;
 }
 
-/// Empty while nobody listens there.
+/// Connects to a socket; returns an empty descriptor if nobody listens there.
 UniqueFd knock(const std::string& name) {
   socklen_t size = 0;
   const sockaddr_un address = abstract_address(name, size);
@@ -121,7 +121,7 @@ std::string socket_name(const Secret& secret) {
   return name;
 }
 
-/// The leader has descriptors for a few strangers, and more than that are there before its rank 1.
+/// The leader has descriptors for a few strangers, and more than that come before rank 1.
 TEST(Meeting, StrangersDoNotTakeTheLeadersDescriptors) {
   constexpr int spare_files = 12, strangers = 40;
   const Secret secret = secret_of_this_test();
@@ -151,7 +151,8 @@ TEST(Meeting, StrangersDoNotTakeTheLeadersDescriptors) {
   EXPECT_TRUE(met->segment);
 }
 
-/// Two ranks meet, and one stranger comes once their leader listens; whether the ranks have not been held up.
+/// Lets two ranks meet while a stranger comes as soon as their leader listens; returns whether the ranks were not
+/// delayed.
 bool meet_beside_a_stranger(const Secret& secret, const std::function<void()>& come) {
   const Deadline soon = Deadline::after_ms(5000);
   std::atomic<bool> listens{false};
@@ -173,7 +174,7 @@ bool meet_beside_a_stranger(const Secret& secret, const std::function<void()>& c
   return !soon.expired();
 }
 
-/// By a descriptor whose last close takes long.
+/// The stranger sends a descriptor whose last close takes long.
 TEST(Meeting, AnotherUserDoesNotHoldTheLeaderUp) {
   const testing::AnotherUser other;
   if (!other) GTEST_SKIP() << "needs privileges";
@@ -182,7 +183,7 @@ TEST(Meeting, AnotherUserDoesNotHoldTheLeaderUp) {
       meet_beside_a_stranger(secret, [&] { EXPECT_TRUE(other.sends_to(socket_name(secret), SOCK_SEQPACKET)); }));
 }
 
-/// What goes over the socket first, either way, and what is in the leader's table.
+/// The first message on the socket, in either direction, and an entry of the leader's table.
 struct Line {
   std::uint32_t rank;
   std::uint8_t has_pidfd, has_heap, has_failed, reserved;
@@ -192,7 +193,7 @@ struct Greeting {
   Line self;
 };
 
-/// The name is no secret.
+/// The name of the socket is not secret.
 TEST(Meeting, WhoDoesNotKnowThePasswordIsAStranger) {
   const Secret secret = secret_of_this_test();
   UniqueFd stranger;
@@ -204,7 +205,7 @@ TEST(Meeting, WhoDoesNotKnowThePasswordIsAStranger) {
   }));
 }
 
-/// Somebody else listens where the leader should, or it says what no leader says.
+/// Another process listens in the leader's place, or the leader sends what no leader would send.
 TEST(Meeting, AFalseLeaderIsFoundOut) {
   const Secret secret = secret_of_this_test();
   const auto answered_with = [&](std::byte of_password, Line second) {
@@ -221,7 +222,7 @@ TEST(Meeting, AFalseLeaderIsFoundOut) {
       const std::array<Line, 2> table{Line{0, 0, 0, 0, 0}, second};
       ASSERT_TRUE(send_message(connection.get(), std::as_bytes(std::span(table)), {}));
       char byte = 0;
-      while (recv(connection.get(), &byte, 1, 0) > 0) continue;  // until the other end goes
+      while (recv(connection.get(), &byte, 1, 0) > 0) continue;  // until the other end closes
     });
     return meet(request_of(1, secret));
   };
@@ -234,7 +235,7 @@ TEST(Meeting, AFalseLeaderIsFoundOut) {
   }
 }
 
-/// With few files to spare the leader has room for both connections, and none for what comes through the second.
+/// With few spare descriptors, the leader can accept both connections, but not what comes through the second.
 TEST(Meeting, DescriptorsThatDoNotFitAreAnErrorAtOnce) {
   Progress* const progress = shared_progress();
   ASSERT_NE(progress, nullptr);
@@ -249,7 +250,7 @@ TEST(Meeting, DescriptorsThatDoNotFitAreAnErrorAtOnce) {
       close(lowest_free);
       const rlimit limit{static_cast<rlim_t>(lowest_free + spare_files),
                          static_cast<rlim_t>(lowest_free + spare_files)};
-      (void)fail_errno("", EMFILE);  // a sanitizer needs descriptors to look at what text is asked of, the first time
+      (void)fail_errno("", EMFILE);  // the first time, a sanitizer needs descriptors to check the text of an error
       setrlimit(RLIMIT_NOFILE, &limit);
       RendezvousRequest request = request_of_several(0, 3, secret, *progress);
       request.heap_fd = heap.get();
@@ -285,18 +286,18 @@ RendezvousRequest request_alone(std::uint8_t number) {
 
 TEST(Meeting, WhatCannotBeHandedOutIsAnError) {
   RendezvousRequest request = request_alone(0);
-  request.heap_fd = 1 << 30;  // never open
+  request.heap_fd = 1 << 30;  // a descriptor that is never open
   EXPECT_FALSE(meet(request));
 }
 
-/// Who reads memory that another rank has made shorter is ended by a signal.
+/// A rank that reads memory that another rank has truncated would be killed by a signal.
 TEST(Meeting, NobodyCanShrinkTheSegment) {
   const auto met = meet(request_alone(0));
   ASSERT_TRUE(met) << met.error().message;
   EXPECT_NE(ftruncate(met->segment.get(), 0), 0);
 }
 
-/// The name is no secret.
+/// The name of the file is not secret.
 TEST(SharedFile, IsNoneWithoutThePassword) {
   if (access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "needs a /dev/shm to write to";
   const Secret secret = secret_of_this_test();
@@ -324,7 +325,7 @@ std::string umask_of_this_process() {
   return "";
 }
 
-/// A process's umask is that of all its threads, some of which may make files at any moment.
+/// The umask belongs to the whole process, and its other threads may create files at any moment.
 TEST(Meeting, LeavesTheUmaskAlone) {
   const std::string before = umask_of_this_process();
   ASSERT_NE(before, "");
@@ -339,7 +340,7 @@ TEST(Meeting, LeavesTheUmaskAlone) {
   EXPECT_EQ(umask_of_this_process(), before);
 }
 
-/// Ranks of another network namespace come through a file, which is nobody else's.
+/// Ranks in another network namespace connect through a socket file, which only this user may access.
 TEST(Meeting, ASocketFileIsForItsUserOnly) {
   const Secret secret = secret_of_this_test();
   const std::string path = "/tmp/" + socket_name(secret);

@@ -1,4 +1,5 @@
-// Where ranks on GPUs change how they carry calls, and the rates that say so, by hand.
+// The message sizes at which GPU ranks change how they carry calls, and the rates that these depend on, compared with
+// values computed by hand.
 #include "select/borders.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ std::vector<DeviceId> some_gpus(const Topology& topology, std::initializer_list<
   return some;
 }
 
-/// A NUMA node's five GPUs share 3 GB/s each way.
+/// The five GPUs of a NUMA node share 3 GB/s each way.
 TEST(Exchange, PortsAreShared) {
   const Topology machine = topology("10x-rtx3090");
   const auto gbps = [&](std::initializer_list<std::size_t> gpus) {
@@ -37,7 +38,7 @@ TEST(Exchange, PortsAreShared) {
   EXPECT_EQ(gbps({0}), 0);
 }
 
-/// 40 GB/s up the link of each GPU; 450 by NVLink, of which copy engines gave 391.
+/// Through the host, each GPU's link carries 40 GB/s up; NVLink has 450 GB/s, of which copy engines reached 391.
 TEST(Exchange, GoesThroughTheHostOrNot) {
   const Topology machine = topology("4x-h200");
   const auto all = some_gpus(machine, {0, 1, 2, 3});
@@ -45,7 +46,8 @@ TEST(Exchange, GoesThroughTheHostOrNot) {
   EXPECT_NEAR(exchange_gbps(machine, all, false), 391, 1e-9);
 }
 
-/// The sockets' 15 GB/s would be the least if ports gave 12: of ten GPUs five send to five of nine others across.
+/// If the ports gave more than 12 GB/s, the 15 GB/s between the sockets would limit: five of ten GPUs send to five of
+/// nine peers on the other socket.
 TEST(Exchange, SocketsAreShared) {
   TopologyData data = topology("10x-rtx3090").data();
   for (Link& link : data.links)
@@ -56,7 +58,7 @@ TEST(Exchange, SocketsAreShared) {
   EXPECT_NEAR(exchange_gbps(*machine, machine->all(DeviceKind::gpu), true), 15 / (5 * 5.0 / 9), 1e-9);
 }
 
-/// Each byte is written to memory and read from it, by two GPUs of a node for each other, 1 GB/s in all.
+/// Each byte is written to memory and read from it. Two GPUs of a node do so for each other, at 1 GB/s in all.
 TEST(Exchange, MemoryIsWrittenAndRead) {
   TopologyData data = topology("10x-rtx3090").data();
   for (Device& device : data.devices)
@@ -83,8 +85,8 @@ TEST(Rates, OfLinksThatTellNoSpeedAreUnknownUntilMeasured) {
   EXPECT_TRUE(knows_rates(*Topology::make(data), some_gpus(rtx, {0, 1}))) << "all links tell their speed";
 }
 
-/// As detection finds a machine: its links tell their speed, memory gives nobody knows how much, and sockets are
-/// assumed to give little.
+/// A machine as detection finds it: links state their speed, the rate of memory is unknown, and sockets are assumed to
+/// be slow.
 TEST(Rates, OfMemoryAndSocketsAreNoLimitUntilMeasured) {
   TopologyData data = topology("4x-h200-no-p2p").data();
   std::vector<std::string> bus_ids;
@@ -114,24 +116,24 @@ TEST(Borders, AreThoseMeasuredOnTheMachinesMeasured) {
   }
 }
 
-/// Half the rate: the bytes saved take twice as long.
+/// Half the rate: sending the saved bytes would take twice as long.
 TEST(Borders, GoDownWithTheRate) {
   const Borders half = borders_of(ArenaKind::host, 4, 20);
   EXPECT_EQ(half, (Borders{40 * kb, 20 * kb, 192 * kb, 16 * kb, 120 * kb, 64, 256 * kb}));
-  const Borders peers = borders_of(ArenaKind::pcie, 4, 39);  // a tenth of NVLink
+  const Borders peers = borders_of(ArenaKind::pcie, 4, 39);  // a tenth of NVLink's rate
   EXPECT_NEAR(static_cast<double>(peers.one_hop_bytes), 32 * kb, 1);
   EXPECT_NEAR(static_cast<double>(peers.packets_bytes), 32 * 0.975 * kb, 1);
 }
 
-/// Blocks that only wait are the program's SMs.
+/// Blocks that only wait would take SMs from the program.
 TEST(Borders, FewBlocksFillANarrowLink) {
   EXPECT_EQ(borders_of(ArenaKind::host, 10, 4.4).blocks, 14u);
   EXPECT_EQ(borders_of(ArenaKind::host, 10, 0.6).blocks, 8u);
   EXPECT_EQ(borders_of(ArenaKind::pcie, 4, 4.4).blocks, 128u) << "not measured";
 }
 
-/// In one hop of an all-reduce each of n ranks takes n-1 messages, in two 2(n-1)/n: 1.5 more of four ranks, 7.2 of ten.
-/// The root of a reduce takes n-1, or one.
+/// In an all-reduce in one hop, each of n ranks receives n-1 messages, and in two hops 2(n-1)/n: 1.5 more with four
+/// ranks, 7.2 more with ten. The root of a reduce receives n-1, or one.
 TEST(Borders, GoDownWithTheRanks) {
   const Borders ten = borders_of(ArenaKind::host, 10, 0.6);
   EXPECT_EQ(ten.packets_bytes, std::size_t(80 * kb * 0.6 / 40 * 3 / 9));            // 409
@@ -144,22 +146,23 @@ TEST(CpuReducers, LeaveHalfOfTheCoresAlone) {
   EXPECT_EQ(cpu_reducers_of_each(4, 32, 4, 4), 4U);
   EXPECT_EQ(cpu_reducers_of_each(4, 8, 4, 4), 2U);
   EXPECT_EQ(cpu_reducers_of_each(4, 8, 10, 10), 0U);
-  EXPECT_EQ(cpu_reducers_of_each(4, 8, 10, 6), 1U);   // first ranks of six islands
-  EXPECT_EQ(cpu_reducers_of_each(4, 16, 10, 6), 1U);  // two each would be there, and slower
+  EXPECT_EQ(cpu_reducers_of_each(4, 8, 10, 6), 1U);   // the first ranks of six islands
+  EXPECT_EQ(cpu_reducers_of_each(4, 16, 10, 6), 1U);  // 16 suffice for two each, which would be slower
   EXPECT_EQ(cpu_reducers_of_each(4, 5, 10, 6), 0U);
 }
 
-/// A message comes down 1.8 times to each of ten GPUs, or once. At 0.6 GB/s that is 3 or 1.67 us a KB.
+/// A message comes down 1.8 times to each of ten GPUs, or once if CPUs add. At 0.6 GB/s that is 3 or 1.67 us per KB.
 TEST(CpuReducers, AreTakenWhereTheySpareMuch) {
   EXPECT_EQ(cpu_reduce_border_bytes(10, 10, 10, {0.6, 100}), 1 * mb);
-  // At 6 GB/s a tenth of that is spared: it takes 5 MB to make up for the start.
+  // At 6 GB/s a tenth of that is saved: 5 MB are needed to make up for the start.
   EXPECT_NEAR(static_cast<double>(cpu_reduce_border_bytes(10, 10, 10, {6, 1000})), 700 / 1.3333e-4, 1000);
   EXPECT_EQ(cpu_reduce_border_bytes(10, 10, 10, {0.6, 5}), 0U) << "the CPUs would take 2 us a KB";
   EXPECT_EQ(cpu_reduce_border_bytes(4, 4, 4, {0.6, 100}), 0U) << "1.5 times was promised before, and not kept";
   EXPECT_EQ(cpu_reduce_border_bytes(10, 10, 10, {0, 100}), 0U);
   for (std::uint32_t ranks = 5; ranks <= 9; ++ranks)
     EXPECT_GT(cpu_reduce_border_bytes(5, 5, ranks, {3.0 / ranks, 100}), 0U) << "five meet, of " << ranks;
-  // Islands: 2 * 5/6 of what crosses comes down, or once. Alone with the links, six cross at 1 GB/s: 1.67 or 1 us a KB.
+  // With islands, what crosses comes down 2 * 5/6 times, or once if CPUs add. If only six ranks use the links, they
+  // cross at 1 GB/s: 1.67 or 1 us per KB.
   EXPECT_NEAR(static_cast<double>(cpu_reduce_border_bytes(6, 6, 10, {0.6, 100})), 700 / 0.6667e-3, 1000);
   EXPECT_EQ(cpu_reduce_border_bytes(6, 6, 10, {0.6, 9}), 0U) << "the CPUs would take 1.1 us a KB";
   EXPECT_EQ(cpu_reduce_border_bytes(6, 12, 12, {0.6, 12}), 1 * mb) << "all cross, at 0.6 GB/s";

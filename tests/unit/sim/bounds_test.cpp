@@ -1,5 +1,5 @@
-// What is chosen on the built-in machines, against times worked out by hand: the bytes that must cross the resource
-// that binds, over its rate. No number here comes from the simulator.
+// The plans chosen on the built-in machines, compared with times computed by hand: the bytes that must cross the
+// limiting resource, divided by its rate. No number here comes from the simulator.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using testing::AnyOfArray;
 
 constexpr double kib = 1 << 10;
 constexpr double mib = 1 << 20;
-/// Microseconds for `bytes` at `gbps`.
+/// Returns the microseconds that `bytes` take at `gbps`.
 double us(double bytes, double gbps) { return bytes / gbps * 1e-3; }
 
 struct Case {
@@ -25,11 +25,11 @@ struct Case {
   Collective collective;
   DataType type;
   double bytes;
-  std::vector<std::string> algorithms;  ///< one of these
+  std::vector<std::string> algorithms;  ///< the choice must be one of these
   const char* executor;
-  const char* level;  ///< that binds, or "latency"
-  double bound_us;    ///< by hand
-  double most = 1.1;  ///< times the bound
+  const char* level;  ///< the level that limits, or "latency"
+  double bound_us;    ///< computed by hand
+  double most = 1.1;  ///< largest allowed time, as a multiple of the bound
 };
 
 constexpr auto f32 = DataType::float32;
@@ -44,12 +44,11 @@ void PrintTo(const Case& c, std::ostream* stream) {
 
 std::vector<Case> cases() {
   return {
-      // Five GPUs share a root port of 3 GB/s, and each must write its input once: 5 S up; with the CPUs adding, 5 S
-      // down.
+      // Five GPUs share a root port of 3 GB/s, and each must write its input once: 5 S up. If CPUs add, 5 S come down.
       {"10x-rtx3090", 10, all_reduce, f32, s, {"staged"}, "GPU, CPU sums", "shared PCIe", us(5 * s, 3)},
       {"10x-rtx3090", 5, all_reduce, f32, s, {"staged"}, "GPU, CPU sums", "shared PCIe", us(5 * s, 3)},
       {"10x-rtx3090", 10, all_reduce, i32, s, {"staged"}, "GPU, CPU sums", "shared PCIe", us(5 * s, 3)},
-      // Each of the five reads the nine other tenths.
+      // Each of the five reads nine tenths, from the other nine GPUs.
       {"10x-rtx3090",
        10,
        Collective::all_gather,
@@ -61,9 +60,9 @@ std::vector<Case> cases() {
        us(5 * 0.9 * s, 3)},
       // Each of the five writes nine tenths of its input, and reads as much.
       {"10x-rtx3090", 10, Collective::all_to_all, f32, s, {"direct"}, "GPU", "shared PCIe", us(5 * 0.9 * s, 3), 2.1},
-      // The five reads of 9 x 1 KB through the port.
+      // Five GPUs read 9 x 1 KB each through the port.
       {"10x-rtx3090", 10, all_reduce, f32, 1024, {"one_hop"}, "GPU", "shared PCIe", us(5 * 9 * 1024.0, 3), 2.0},
-      // Below 1 MB GPUs add up: each of the five reads nine tenths twice.
+      // Below 1 MB GPUs add: each of the five reads nine tenths twice.
       {"10x-rtx3090",
        10,
        all_reduce,
@@ -75,7 +74,8 @@ std::vector<Case> cases() {
        us(5 * 1.8 * 64 * kib, 3),
        1.6},
       {"10x-rtx3090", 10, all_reduce, f32, mib, {"staged"}, "GPU, CPU sums", "shared PCIe", us(5 * mib, 3), 1.15},
-      // Three islands behind a port, of which each reads what the five others have. Three kernels, one after another.
+      // Three islands behind a port, each of which reads the data of the five others. Three kernels run one after
+      // another.
       {"10x-rtx3090-bridged",
        10,
        all_reduce,
@@ -86,7 +86,7 @@ std::vector<Case> cases() {
        "shared PCIe",
        3 * 3 + us(3 * 5 * kib, 3),
        2.2},
-      // GPUs add up what crosses: each island reads five sixths twice.
+      // GPUs add what crosses: each island reads five sixths twice.
       {"10x-rtx3090-bridged",
        10,
        all_reduce,
@@ -97,11 +97,11 @@ std::vector<Case> cases() {
        "shared PCIe",
        us(3 * 2 * 5 / 6.0 * mib, 3),
        1.15},
-      // Floats, too, are added up within islands first.
+      // Floating-point sums, too, are computed within islands first.
       {"10x-rtx3090-bridged", 10, all_reduce, f32, s, {"islands"}, "GPU, CPU sums", "shared PCIe", us(3 * s, 3)},
-      // Three islands behind a port: a GPU alone and two pairs, each of which writes its sum once.
+      // Three islands behind a port, one single GPU and two pairs, each of which writes its sum once.
       {"10x-rtx3090-bridged", 10, all_reduce, i32, s, {"islands"}, "GPU, CPU sums", "shared PCIe", us(3 * s, 3)},
-      // The GPU alone reads nine tenths, and each pair eight.
+      // The single GPU reads nine tenths, and each pair reads eight tenths.
       {"10x-rtx3090-bridged",
        10,
        Collective::all_gather,
@@ -111,7 +111,7 @@ std::vector<Case> cases() {
        "GPU",
        "shared PCIe",
        us((0.9 + 2 * 0.8) * s, 3)},
-      // What it does not keep of its sum an island writes: nine tenths, and twice eight.
+      // An island writes the part of its sum that it does not keep: nine tenths, and twice eight tenths.
       {"10x-rtx3090-bridged",
        10,
        Collective::reduce_scatter,
@@ -121,7 +121,8 @@ std::vector<Case> cases() {
        "GPU",
        "shared PCIe",
        us((0.9 + 2 * 0.8) * s, 3)},
-      // Of the blocks that the five behind a port take from one another and from the others, the bridges carry theirs.
+      // The five GPUs behind a port receive blocks from all others; the blocks of bridged partners go over their
+      // bridges.
       {"10x-rtx3090-bridged",
        10,
        Collective::all_to_all,
@@ -131,10 +132,10 @@ std::vector<Case> cases() {
        "GPU",
        "shared PCIe",
        us((0.9 + 4 * 0.8) * s, 3)},
-      // Three islands of the other socket read all.
+      // Three islands of the other socket read the whole message.
       {"10x-rtx3090-bridged", 10, Collective::broadcast, f32, s, {"islands"}, "GPU", "shared PCIe", us(3 * s, 3)},
-      // Ten ranks send ten others of the other host a twentieth each of their input, and as much of the results.
-      // Bridges do not matter: the network binds.
+      // Each of ten ranks sends a twentieth of its input to each of ten ranks of the other host, and as much of the
+      // results. Bridges do not matter, because the network is the limit.
       {"2-hosts-10x-rtx3090",
        20,
        all_reduce,
@@ -173,10 +174,11 @@ std::vector<Case> cases() {
        "NIC",
        us(2 * 10 * 10 * 64 * kib / 20, 2.5),
        1.7},
-      // Each of ten ranks reads the inputs of the ten others.
+      // Each of ten ranks reads the inputs of the other host's ten ranks.
       {"2-hosts-10x-rtx3090", 20, all_reduce, f32, kib, {"one_hop"}, "GPU", "NIC", us(10 * 10 * kib, 2.5), 1.8},
       {"2-hosts-10x-rtx3090-bridged", 20, all_reduce, f32, kib, {"one_hop"}, "GPU", "NIC", us(10 * 10 * kib, 2.5), 1.8},
-      // Two GPUs of each socket fetch two others' quarters from the other, and push two sums back: 2 S each way.
+      // Each of two GPUs of a socket fetches a quarter from each of two GPUs of the other socket, and pushes its sum to
+      // each of them: 2 S each way.
       {"4x-rtx-pro-6000",
        4,
        all_reduce,
@@ -186,7 +188,7 @@ std::vector<Case> cases() {
        "GPU",
        "sockets",
        us(2 * 2 * s / 4 + 2 * 2 * s / 4, 60)},
-      // Every GPU reads, or is written, 3/4 S twice.
+      // Every GPU reads 3/4 S, or is written to, twice.
       {"4x-h200", 4, all_reduce, f32, s, {"staged", "two_hop"}, "GPU", "NVLink", us(1.5 * s, 391)},
       {"4x-h200",
        4,
@@ -198,8 +200,8 @@ std::vector<Case> cases() {
        "NVLink",
        us(1.5 * 256 * mib, 391),
        1.05},
-      // Without P2P every GPU's part of the other socket's results crosses between them: what two GPUs of a socket read
-      // of the other's inputs, two quarters of each of two, and of its two sums each.
+      // Without P2P, everything that goes between GPUs of different sockets crosses between the sockets: two GPUs of a
+      // socket read two quarters each of the other socket's inputs, and its two sums each.
       {"4x-h200-no-p2p",
        4,
        all_reduce,
@@ -239,7 +241,7 @@ std::vector<Case> cases() {
        "NVLink",
        us(2 * 71 / 72.0 * 256 * mib, 900),
        1.2},
-      // Islands first: NVLink carries 2 x 7/8 S, a NIC but an eighth of S. The other plans send S through each NIC.
+      // Islands first: NVLink carries 2 x 7/8 S, a NIC only an eighth of S. The other plans send S through each NIC.
       {"32-hosts-8x-h800",
        16,
        all_reduce,
@@ -260,7 +262,7 @@ std::vector<Case> cases() {
        "NVLink",
        us(2 * 7 / 8.0 * 256 * mib, 370),
        1.9},
-      // Sums that must round once have no such plan: of each input an eighth of 8/16 goes out twice, S in all.
+      // Sums that must be rounded once have no such plan: an eighth of 8/16 of each input goes out twice, S in all.
       {"32-hosts-8x-h800",
        16,
        all_reduce,
@@ -271,7 +273,7 @@ std::vector<Case> cases() {
        "GPU link",
        us(8 * 2 * 256 * mib / 16, 50),
        2.2},
-      // Four ranks read S and write S in DRAM, less what 12 MB of cache can spare of each.
+      // Four ranks read S and write S in DRAM, minus what each may save by 12 MB of cache.
       {"laptop", 4, all_reduce, f32, s, {"staged", "two_hop"}, "CPU", "DRAM", us(8 * s - 2 * 12582912, 30)},
   };
 }
@@ -298,12 +300,12 @@ INSTANTIATE_TEST_SUITE_P(All, Bounds, testing::ValuesIn(cases()));
 struct Limit {
   const char* machine_name;
   std::uint32_t ranks;
-  double bus_gbps;  ///< of all-reduce, by hand
+  double bus_gbps;  ///< bus bandwidth of an all-reduce, computed by hand
 };
 
-/// An all-reduce of S takes at least S over what a GPU, or its part of what it shares, can send; bus bandwidth is
-/// 2 (n - 1) / n times S over the time. Where the ranks add themselves, each also moves 2 (n - 1) / n S, so that bus
-/// bandwidth stays below the link's own.
+/// An all-reduce of S takes at least S divided by the rate at which a GPU can send, alone or as its share; bus
+/// bandwidth is 2 (n - 1) / n times S over the time. If ranks add by themselves, each also moves 2 (n - 1) / n S, so
+/// bus bandwidth stays below the link's own.
 class Limits : public testing::TestWithParam<Limit> {};
 
 TEST_P(Limits, NoPlanHasMoreBusBandwidthThanTheLinks) {
@@ -322,7 +324,7 @@ TEST_P(Limits, NoPlanHasMoreBusBandwidthThanTheLinks) {
 
 INSTANTIATE_TEST_SUITE_P(All, Limits,
                          testing::Values(Limit{"10x-rtx3090", 10, 3 / 5.0 * 1.8},
-                                         // Three islands behind a port: two pairs that a bridge joins, and one alone.
+                                         // Three islands behind a port: two bridged pairs, and one single GPU.
                                          Limit{"10x-rtx3090-bridged", 10, 3 / 3.0 * 1.8},
                                          Limit{"2-hosts-10x-rtx3090", 20, 3 / 5.0 * 1.9},
                                          Limit{"2-hosts-10x-rtx3090-bridged", 20, 3 / 3.0 * 1.9},
@@ -353,9 +355,9 @@ TEST(BuiltinMachines, OnTenGpusTheChoiceIsWellAheadOfTheRing) {
     const auto by_cpus = std::find_if(plans.begin(), plans.end(),
                                       [](const PredictedPlan& plan) { return plan.executor == cpu_sums_executor; });
     ASSERT_NE(by_cpus, plans.end());
-    // By hand 2 (n - 1) / n: 1 for two ranks, 1.8 for ten.
+    // The gain computed by hand is 2 (n - 1) / n: 1 for two ranks, 1.8 for ten.
     EXPECT_GT(gain(*by_cpus), ranks == 2 ? 1 : 0.97 * 2 * (ranks - 1) / ranks) << ranks;
-    // CPU threads add where 1.6 times are promised.
+    // CPU threads add if a gain of 1.6 is predicted.
     EXPECT_EQ(by_cpus == plans.begin(), ranks >= 5) << ranks;
     EXPECT_GT(gain(plans.front()), 1) << ranks;
   }

@@ -38,7 +38,7 @@ std::string error_of(const MachineOptions& machine, const OperationOptions& opti
   return e ? "" : e.error().message;
 }
 
-/// A file that is removed with it.
+/// A file that is removed when this object is destroyed.
 class File {
  public:
   explicit File(const std::string& text) : path_(testing::TempDir() + "strait_explain_test.json") {
@@ -192,7 +192,7 @@ TEST(Explain, BadOptionsAreErrorsThatSayWhatToDo) {
   EXPECT_THAT(error_of({broken.path(), 0, false}), HasSubstr(broken.path()));
 }
 
-/// All-reduces on four GPUs, as `strait perf --json` has them.
+/// Returns results of all-reduces on four GPUs, as `strait perf --json` writes them.
 Json measured_results() {
   const Json rank = {{"gpu", {{"device", 0}}}};
   return {{"program", "strait perf"},

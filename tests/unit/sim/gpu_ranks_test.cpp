@@ -1,5 +1,5 @@
-// What GPU ranks do, by their own rules, and what the clock makes of it: against bytes counted by hand, and against an
-// H100 whose ranks share its link.
+// What GPU ranks do by their own rules, and the times that the clock predicts for it, compared with bytes counted by
+// hand, and with measurements on an H100 whose ranks share its link.
 #include "sim/gpu_ranks.hpp"
 
 #include <gmock/gmock.h>
@@ -43,7 +43,7 @@ std::vector<std::string> steps_of(const PredictedPlan& plan) {
   return steps;
 }
 
-/// Bytes that a plan brings over a resource of so many GB/s.
+/// Returns the bytes that a plan moves over a resource of rate `gbps`.
 double moved(const PredictedPlan& plan, const std::string& resource, double gbps) {
   for (const ResourceUse& use : plan.time.resources)
     if (use.name == resource) return use.busy * plan.time.total_us * gbps * 1e3;
@@ -60,7 +60,7 @@ TEST(GpuRanks, AddFloatsUpWithinIslandsFirst) {
   EXPECT_TRUE(choice_of(gpus("10x-rtx3090-bridged"), small).steps.empty()) << "islands carry long copies only";
 }
 
-/// What kernels do not carry out may be faster, and is listed behind.
+/// Plans that kernels do not implement may be faster, and are listed after the choice.
 TEST(GpuRanks, OfOneHostRunWhatKernelsCarryOut) {
   for (const BuiltinMachine& builtin : builtin_machines())
     for (int c = 0; c < collective_count; ++c)
@@ -141,8 +141,8 @@ TEST(GpuRanks, AStepBeginsWhenTheOneBeforeHasEnded) {
   }
 }
 
-/// In MB, of blocks of one each: a pair brings one over its bridge. Of an all-to-all the five ranks behind a port read
-/// 41 from other islands; a root, which has a partner, takes or sends eight.
+/// Blocks have 1 MB each, and counts are in blocks. A pair moves one over its bridge. In an all-to-all, the five ranks
+/// behind a port read 41 from other islands; a root, which has a partner, receives or sends eight.
 TEST(GpuRanks, ExchangesCrossBridgesWithinIslands) {
   const Machine machine = gpus("10x-rtx3090-bridged");
   Operation exchange = all_reduce(mib);
@@ -161,7 +161,7 @@ TEST(GpuRanks, ExchangesCrossBridgesWithinIslands) {
   expect(Collective::scatter, "host0/gpu1 -> host0/gpu2", up, 8);
 }
 
-/// Of ten ranks behind two ports five read nine tenths twice; of six islands three read five sixths twice.
+/// Five of ten ranks, which share a port, read nine tenths twice; three of six islands read five sixths twice.
 TEST(GpuRanks, AWireFormatsBytesCrossInTwoHops) {
   constexpr double bytes = 64.0 * mib;
   for (const auto& [wire, share] : {std::pair(WireFormat::int8, 8.25 / 32), std::pair(WireFormat::fp8, 8.25 / 32),
@@ -174,7 +174,7 @@ TEST(GpuRanks, AWireFormatsBytesCrossInTwoHops) {
   }
 }
 
-/// Short calls in scratch, long ones on their way: from where on depends on the links.
+/// Short calls are encoded in scratch, long ones while they are sent. The border depends on the links.
 TEST(GpuRanks, KernelsEncodeAndDecode) {
   EXPECT_THAT(steps_of(choice_of(gpus("4x-h200"), all_reduce(4 * mib, WireFormat::int8))),
               ElementsAre("encode", "all-to-all of uint8 between all", "add up and encode",
@@ -185,7 +185,7 @@ TEST(GpuRanks, KernelsEncodeAndDecode) {
               ElementsAre("all-reduce of int8 between all"));
 }
 
-/// Sums are encoded again before they travel on.
+/// Sums are encoded again before they are sent on.
 TEST(GpuRanks, EncodedSumsTakeTwoHopsHoweverShort) {
   const PredictedPlan plan = choice_of(gpus("10x-rtx3090-bridged"), all_reduce(16 << 10, WireFormat::int8));
   ASSERT_EQ(plan.steps.size(), 3U);
@@ -208,8 +208,9 @@ TEST(GpuRanks, WireFormatsThatCannotBeAreErrors) {
   EXPECT_THAT(message("10x-rtx3090", whole), HasSubstr("not int32"));
 }
 
-/// Ranks that share one GPU and its link. Its rates are those of other calls, perf/results/shared_link_1xh100.json: ten
-/// ranks take 48 GB/s down in an all-gather, and 64 GB/s in all pass through memory in a reduce-scatter.
+/// Returns a machine whose ranks share one GPU and its link. Its rates are those of other calls
+/// (perf/results/shared_link_1xh100.json): ten ranks receive 48 GB/s down the link in an all-gather, and 64 GB/s in all
+/// pass through memory in a reduce-scatter.
 Machine shared_link(std::uint32_t ranks, const std::vector<Island>& islands) {
   std::string links;
   for (const Island& pair : islands)
@@ -225,9 +226,9 @@ Machine shared_link(std::uint32_t ranks, const std::vector<Island>& islands) {
   const auto topology = parse_topology_json(text, "test");
   EXPECT_TRUE(topology) << (topology ? "" : topology.error().message);
   GpuRates rates;
-  rates.copy_gbps = 2000.0 / ranks;  // of one GPU's memory
+  rates.copy_gbps = 2000.0 / ranks;  // the ranks share one GPU's memory
   Machine machine = std::move(place_on_gpus(*topology, ranks, rates)).value();
-  machine.exchange.sums_gbps = 0;           // kernels added up
+  machine.exchange.sums_gbps = 0;           // there, kernels added
   machine.encoded_bytes = ~std::size_t{0};  // and encoded in scratch
   return machine;
 }
@@ -236,10 +237,10 @@ struct Measured {
   std::uint32_t ranks;
   std::vector<Island> islands;
   WireFormat wire;
-  double measured_us;  ///< 64 MB, graphs: the mean of both runs in perf/results/shared_link_wire_1xh100.json
+  double measured_us;  ///< of 64 MB, in graphs: the mean of both runs in perf/results/shared_link_wire_1xh100.json
 };
 
-/// docs/simulation.md states these errors.
+/// docs/simulation.md states these errors of prediction.
 TEST(SharedLink, LargeAllReducesArePredictedAsMeasured) {
   const std::vector<Island> bridges{{1, 2}, {3, 4}, {6, 7}, {8, 9}}, pairs{{0, 1}, {2, 3}, {4, 5}, {6, 7}};
   const WireFormat off = WireFormat::off, int8 = WireFormat::int8;
@@ -251,7 +252,7 @@ TEST(SharedLink, LargeAllReducesArePredictedAsMeasured) {
     const double ratio = predicted_us / m.measured_us;
     const auto what = std::to_string(m.ranks) + " ranks, " + std::to_string(m.islands.size()) + " islands, " +
                       std::string(name(m.wire)) + ": predicted " + std::to_string(predicted_us);
-    // What encodes has few thread blocks there, which the clock does not know.
+    // The kernels that encode have few thread blocks there, which the clock does not model.
     EXPECT_GT(ratio, m.wire == off ? 0.9 : 0.65) << what;
     EXPECT_LT(ratio, m.wire == off ? 1.15 : 0.9) << what;
     RecordProperty(std::to_string(m.ranks) + "_" + std::to_string(m.islands.size()) + "_" + std::string(name(m.wire)),

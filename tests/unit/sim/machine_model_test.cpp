@@ -40,7 +40,7 @@ TEST(MachineModel, WithoutP2pAWriteGoesUpToMemoryAndAReadComesDownFromIt) {
   EXPECT_THAT(crossed(clock, clock.paths, 0, 1),
               ElementsAre("host0/numa0 memory", "host0/numa0 -> host0/port0", "host0/port0 -> host0/switch0",
                           "host0/switch0 -> host0/gpu1"));
-  // To the other socket it lies in the memory beside the writer.
+  // Data for the other socket is stored in the memory beside the writer.
   EXPECT_THAT(crossed(clock, clock.paths, 0, 9),
               ElementsAre("host0/numa0 memory", "host0/numa0 -> host0/numa1", "host0/numa1 -> host0/port1",
                           "host0/port1 -> host0/switch1", "host0/switch1 -> host0/gpu9"));
@@ -136,7 +136,7 @@ TEST_F(HostSums, OnlyTheLanesThatAddMove) {
     ASSERT_EQ(split[4 + rank].lanes.size(), 1U);
     const Step& sum = split[4 + rank].lanes[0].steps.at(0);
     EXPECT_TRUE(sum.reduces && sum.final);
-    // It reads the GPU's own part and writes its result in place, and takes the others' from their slots.
+    // It reads the GPU's own part and writes its result directly, and takes the other parts from their slots.
     EXPECT_EQ(sum.sources[rank].kind, Operand::Kind::peer);
     EXPECT_EQ(sum.sources[rank].peer, rank);
     EXPECT_EQ(sum.destinations[0].kind, Operand::Kind::peer);
@@ -159,7 +159,7 @@ TEST_F(HostSums, EveryGpuWritesItsInputOnceAndReadsTheResultOnce) {
       if (use.name == link) {
         EXPECT_NEAR(use.busy * time->total_us * 12e3, bytes, 0.001 * bytes) << link;
       }
-  // The GPUs' own sums read everybody's parts too: 2 x 3/4 of the bytes come down.
+  // If the GPUs add, they also read the parts of all others: 2 x 3/4 of the bytes come down.
   const auto on_gpus = simulate(plan_, size, machine.clock);
   ASSERT_TRUE(on_gpus);
   for (const ResourceUse& use : on_gpus->resources)
@@ -190,7 +190,7 @@ TEST_F(HostSums, ABridgedPairWritesItsSumOnceAndReadsTheResultOnce) {
     EXPECT_NEAR(moved(std::string("host0/") + up, 12), s / 2, near) << "each of a pair leads for half of the chunks";
     EXPECT_NEAR(moved(std::string("host0/") + down, 12), s / 2, near);
   }
-  // Inputs to the other's half, and that half's results back.
+  // Inputs for the other GPU's half, and the results of that half back.
   EXPECT_NEAR(moved("host0/gpu3 -> host0/gpu4", 56), s, near);
   EXPECT_NEAR(moved("host0/gpu4 -> host0/gpu3", 56), s, near);
 }

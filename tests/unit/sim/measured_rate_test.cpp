@@ -17,14 +17,14 @@ using testing::HasSubstr;
 constexpr std::size_t mb = std::size_t{1} << 20;
 constexpr std::uint32_t fails = 0;
 
-/// All ranks of a machine, in turns of one thread: this one is rank 0, and the others do as it does.
+/// All ranks of a machine on one thread: the code under test acts as rank 0, and the other ranks answer in turn.
 struct Machine {
-  /// What a rank's copies of so many bytes take in a round, in ns; `fails`.
+  /// Returns how long (ns) copies of so many bytes take on a rank in a round, or `fails`.
   std::function<double(std::uint32_t rank, std::size_t round, std::size_t bytes)> time_ns;
   std::uint32_t ranks = 4;
-  std::vector<std::size_t> copied{};  ///< by rank 0: bytes of each round
-  std::size_t rounds = 0;             ///< that were met for
-  double spent_ms = 0;                ///< by the slowest in each
+  std::vector<std::size_t> copied{};  ///< bytes of each of rank 0's rounds
+  std::size_t rounds = 0;             ///< rounds for which ranks have met
+  double spent_ms = 0;                ///< sum of each round's slowest time
 
   std::uint32_t word(std::uint32_t rank, std::size_t bytes) const {
     return static_cast<std::uint32_t>(std::min(time_ns(rank, rounds, bytes), 4e9));
@@ -63,7 +63,7 @@ TEST(MeasuredExchange, GrowsUntilARoundTakesLongEnough) {
   }
 }
 
-/// Ten GPUs behind ports of 0.3 GB/s in all are the slowest that anybody should have.
+/// Ten GPUs behind ports of 0.3 GB/s in all are the slowest machine that is to be expected.
 TEST(MeasuredExchange, IsShortOnSlowLinks) {
   for (const double gbps : {50.0, 12.0, 3.0, 1.1, 0.6, 0.53, 0.3, 0.27, 0.06}) {
     Machine machine{[&](auto, auto, std::size_t of) { return ns_at(gbps, of); }};
@@ -79,7 +79,7 @@ TEST(MeasuredExchange, IsShortOnSlowLinks) {
 }
 
 TEST(MeasuredExchange, IsTheSlowestRanksBestRound) {
-  // Whatever disturbs, it does so in rounds of its own for each rank; the last rank has half of what the others have.
+  // Disturbances hit each rank in different rounds; the last rank has half the rate of the others.
   Machine machine{[](std::uint32_t rank, std::size_t round, std::size_t of) {
     return ns_at(rank == 3 ? 6 : 12, of) * (round % 4 == rank ? 3 : 1.01 + 0.01 * static_cast<double>(round));
   }};
@@ -88,7 +88,7 @@ TEST(MeasuredExchange, IsTheSlowestRanksBestRound) {
   EXPECT_GT(measured.gbps, 5);
 }
 
-/// Rounds are compared, so they are of one size once one has counted.
+/// Rounds are compared with one another, so their size stays the same once one has counted.
 TEST(MeasuredExchange, GrowsNoMoreAfterALongRound) {
   Machine machine{[](auto, std::size_t round, std::size_t of) { return ns_at(round == 1 ? 0.1 : 3, of); }};
   const MeasuredExchange measured = machine.measure();
@@ -97,7 +97,7 @@ TEST(MeasuredExchange, GrowsNoMoreAfterALongRound) {
   EXPECT_NEAR(measured.gbps, 3, 1e-3);
 }
 
-/// Ranks that come late leave the others' links to these.
+/// In the first round, late ranks leave the links to the others, so it does not count.
 TEST(MeasuredExchange, TakesNothingFromTheFirstRound) {
   Machine machine{[](auto, std::size_t round, std::size_t of) { return ns_at(round == 0 ? 3 : 0.3, of); }};
   EXPECT_NEAR(machine.measure().gbps, 0.3, 1e-3);
@@ -150,7 +150,7 @@ TEST(MeasuredExchange, EndsWithTheChannel) {
   EXPECT_EQ(copies, 3);
 }
 
-/// Each rank has times of its own, with much noise; what they make of them is the same to the last bit.
+/// Each rank measures different times with much noise, but all ranks compute the same result to the last bit.
 TEST(MeasuredExchange, RanksAgree) {
   constexpr std::uint32_t ranks = 5;
   for (int turn = 0; turn < 20; ++turn) {

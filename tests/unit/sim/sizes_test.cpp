@@ -1,4 +1,4 @@
-// Which sizes are predicted, and what is said of those that are too short.
+// Which sizes are predicted, and the messages for sizes that are too small.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ TEST(Sizes, WhatIsTooShortSaysWhatIsEnough) {
             "1 byte cannot hold an element of float32 for each of 1000 ranks. Take 4000 or more");
 }
 
-/// strait perf measures blocks of 16 bytes, and its predictions are of the same calls.
+/// strait perf measures blocks whose lengths are multiples of 16 bytes, and its predictions are for the same calls.
 TEST(Sizes, PredictedRowsHaveThoseOfStraitPerf) {
   perf::Options options;
   options.simulate = "laptop";

@@ -14,7 +14,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-/// 300 ms of computation, 200 of them backward, four buckets: gradients are ready at 150, 200, 250 and 300 ms.
+/// Returns options with 300 ms of computation, 200 of them backward, and four buckets: gradients are ready at 150, 200,
+/// 250 and 300 ms.
 TrainingOptions example() {
   return {.parameters = 1e9,
           .bytes_per_parameter = 2,
@@ -63,7 +64,7 @@ TEST(Training, EfficiencyIsThatOfTheFormula) {
       EXPECT_NEAR(p.exposed_ms, p.step_ms - 300, 1e-9);
     }
   }
-  // 2 GB of gradients: five GPUs write theirs through 3 GB/s, 3.33 s; as a ring 1.8 times that.
+  // 2 GB of gradients: five GPUs write theirs through 3 GB/s in 3.33 s; a ring takes 1.8 times as long.
   EXPECT_NEAR((*curves)[0].points.back().sums_ms, 5 * 2e9 / 3e9 * 1e3, 100);
   EXPECT_NEAR((*curves)[1].points.back().sums_ms, 1.8 * 5 * 2e9 / 3e9 * 1e3, 400);
 }

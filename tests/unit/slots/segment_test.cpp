@@ -15,7 +15,7 @@
 namespace strait::slots {
 namespace {
 
-/// Zeroed memory for a segment, of which pages are touched only when used.
+/// Zeroed memory for a segment, of which only those pages are allocated that are used.
 class Memory {
  public:
   explicit Memory(const Geometry& geometry)
@@ -40,7 +40,7 @@ Geometry geometry_of(std::uint32_t ranks) {
 
 Key link_key(std::uint16_t tag, std::uint32_t from, std::uint32_t to) { return {Key::Kind::link, tag, from, {to}}; }
 
-/// Where in the memory of a segment the directory keeps this key.
+/// Returns where in a segment's memory the directory stores this key.
 std::size_t place_of(const Key& key, const Geometry& geometry) {
   const Memory memory(geometry);
   const Segment segment(memory.data(), geometry);
@@ -57,7 +57,7 @@ TEST(Directory, AnEntryWhoseMakerWasKilledIsCompletedAtOnce) {
   const Key key = link_key(1, 0, 2);
   const Memory memory(geometry);
   const Segment segment(memory.data(), geometry);
-  const std::uint64_t hash = key.hash();  // the first of the maker's two stores; the second never comes
+  const std::uint64_t hash = key.hash();  // the first of the two stores that make an entry; the second never comes
   std::memcpy(memory.data() + place_of(key, geometry), &hash, sizeof hash);
   const auto began = std::chrono::steady_clock::now();
   const auto block = segment.find_or_make(key, segment.link_bytes(1));

@@ -1,4 +1,4 @@
-// An engine that has no memory for a message: it says so, and goes on to serve its connections.
+// An engine that has no memory for a message reports that, and continues to serve its connections.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -21,13 +21,13 @@ TEST(EngineWithoutMemory, AMessageWithoutAPlaceFailsTheCommunicator) {
   std::vector<MeshPeer> mesh(2);
   mesh[1].socket = Socket(UniqueFd(ends[0]));
   const UniqueFd peer(ends[1]);
-  // Slots that nobody has the memory for.
+  // No machine has the memory for such slots.
   std::optional<Engine> engine(std::in_place, 0, Geometry{.depth = 4, .slot_bytes = std::size_t{1} << 60},
                                std::move(mesh));
   ASSERT_TRUE(engine->start());
 
   const HeaderBytes message = encode({FrameKind::slot, header_bytes, 77, 0, 0});
-  for (int i = 0; i < 2; ++i)  // and as its payload another header
+  for (int i = 0; i < 2; ++i)  // the second is the payload of the first
     ASSERT_EQ(::send(peer.get(), message.data(), message.size(), 0), static_cast<ssize_t>(message.size()));
   std::vector<std::byte> heard(4 * sizeof(ErrorRecord));
   ASSERT_GE(::recv(peer.get(), heard.data(), heard.size(), 0), static_cast<ssize_t>(header_bytes));

@@ -1,4 +1,4 @@
-// An engine whose peers are bare sockets, which send what no Strait would, or in pieces.
+// An engine whose peers are bare sockets, which send data that Strait would not send, or send it in pieces.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <linux/filter.h>
@@ -26,7 +26,7 @@
 namespace strait::tcp {
 namespace {
 
-/// Until it holds, or so long.
+/// Waits until the condition holds, or until the limit has passed; returns whether it holds.
 template <class Condition>
 bool soon(const Condition& condition, std::int64_t limit_ms = 10'000) {
   const Deadline deadline = Deadline::after_ms(limit_ms);
@@ -37,11 +37,11 @@ bool soon(const Condition& condition, std::int64_t limit_ms = 10'000) {
   return true;
 }
 
-/// Rank 0's engine; ranks 1 and 2 are the other ends of its connections.
+/// Rank 0's engine. The test holds the other ends of its connections to ranks 1 and 2.
 class BarePeers : public ::testing::Test {
  protected:
   BarePeers() { connect({}); }
-  /// Anew. `process`: of rank 1, where this host knows it.
+  /// Makes new connections and a new engine. `process` is a pidfd of rank 1, if that is on this host.
   void connect(UniqueFd process) {
     peers_ = {};
     std::vector<MeshPeer> mesh(3);
@@ -55,7 +55,7 @@ class BarePeers : public ::testing::Test {
     engine_ = std::make_unique<Engine>(0, Geometry{.depth = 4, .slot_bytes = 4096}, std::move(mesh));
     EXPECT_TRUE(engine_->start());
   }
-  /// Returns once the engine has taken it in, or will take nothing more from there.
+  /// Returns once the engine has read the bytes, or will not read any more from that rank.
   void send(std::uint32_t rank, std::span<const std::byte> bytes) {
     const int fd = peers_[rank].get();
     while (!bytes.empty() && !engine_->has_died(rank)) {
@@ -71,12 +71,12 @@ class BarePeers : public ::testing::Test {
   const char* first_error() { return engine_->rank_control(engine_->control().abort.load() - 1).raised.message; }
 
   std::unique_ptr<Engine> engine_;
-  std::array<UniqueFd, 3> peers_;  ///< closed first: they would not answer a goodbye
+  std::array<UniqueFd, 3> peers_;  ///< closed first, because these peers would not answer a farewell
 };
 
 constexpr FrameHeader error_of_10_bytes{FrameKind::error, 10, 0, 6, 0};
 
-/// Two ranks fail at once, and their errors come in pieces: the first that is whole is the one that holds.
+/// Two ranks fail at once, and their errors arrive in pieces: the first error that is complete counts.
 TEST_F(BarePeers, ErrorsOfSeveralDoNotMix) {
   send(1, error_of_10_bytes);
   send(1, "aaaaa");
@@ -90,7 +90,7 @@ TEST_F(BarePeers, ErrorsOfSeveralDoNotMix) {
   EXPECT_FALSE(engine_->has_died(1) || engine_->has_died(2));
 }
 
-/// There are no more signals than tags: a peer cannot make this rank take memory without end.
+/// There are no more signals than tags, so a peer cannot make this rank allocate memory without limit.
 TEST_F(BarePeers, SignalsWithoutEndEndTheConnection) {
   constexpr std::size_t tags = 1 << 16;
   Bytes all;
@@ -107,8 +107,8 @@ TEST_F(BarePeers, SignalsWithoutEndEndTheConnection) {
   EXPECT_TRUE(soon([&] { return engine_->has_died(1); }));
 }
 
-/// What was to be sent, and what has come, is tried again until there is memory: not all the time, for the sockets are
-/// ready all the while.
+/// While the system is short of memory, sending and receiving are retried, but not continuously, although the sockets
+/// are ready all the time.
 TEST_F(BarePeers, ASystemShortOfMemoryIsAskedNowAndThen) {
   const HeaderBytes frame = encode({FrameKind::signal, 0, 7, 0, 0});
   testing::failing_sockets.fail(ENOBUFS);
@@ -131,7 +131,7 @@ TEST_F(BarePeers, ASystemShortOfMemoryIsAskedNowAndThen) {
   EXPECT_FALSE(engine_->has_died(1) || engine_->has_died(2));
 }
 
-/// A process may leave many communicators, and has one deadline for all of them.
+/// A process may leave many communicators, with a single deadline for all of them.
 TEST_F(BarePeers, AreToldOfTheEndWhenThereIsNoTimeLeftToo) {
   const auto begin = Deadline::Clock::now();
   engine_->announce_exit(Deadline::after_ms(0));
@@ -143,7 +143,7 @@ TEST_F(BarePeers, AreToldOfTheEndWhenThereIsNoTimeLeftToo) {
   }
 }
 
-/// Of a link without a message nothing can have been released, and of one message no two.
+/// On a link without a message nothing can have been released, and of one message not two.
 TEST_F(BarePeers, MoreReleasedThanWasSentEndsTheConnection) {
   const std::lock_guard lock(engine_->mutex());
   Outgoing& link = engine_->outgoing(77, {1, 2});
@@ -156,7 +156,7 @@ TEST_F(BarePeers, MoreReleasedThanWasSentEndsTheConnection) {
   }
 }
 
-/// As many messages as there are slots wait for their reader; one more would lie over the first.
+/// As many messages as there are slots may wait for their reader; one more would overwrite the first.
 TEST_F(BarePeers, MoreMessagesThanSlotsEndTheConnection) {
   for (std::uint64_t message = 0; message < 5; ++message) {
     EXPECT_FALSE(engine_->has_died(1)) << message;
@@ -165,7 +165,7 @@ TEST_F(BarePeers, MoreMessagesThanSlotsEndTheConnection) {
   EXPECT_TRUE(soon([&] { return engine_->has_died(1); }));
 }
 
-/// What it says comes by UCX, which this rank has not.
+/// The announced message would come by UCX, which this rank does not use.
 TEST_F(BarePeers, AnnouncementsOfWhatCannotComeEndTheConnection) {
   send(1, {FrameKind::announced, 4096, 77, 3, 1});
   EXPECT_TRUE(soon([&] { return engine_->has_died(1); }));
@@ -178,7 +178,7 @@ TEST_F(BarePeers, LinksWithoutEndEndTheConnection) {
   EXPECT_TRUE(soon([&] { return engine_->has_died(1); }));
 }
 
-/// What a process has said before it died may still be on its way, and says why.
+/// A process's last messages may still arrive after its death, and explain it.
 TEST_F(BarePeers, AProcessThatIsGoneHasItsLastWords) {
   const pid_t process = fork();
   if (process == 0) _exit(execlp("sleep", "sleep", "60", nullptr));
@@ -196,8 +196,8 @@ TEST_F(BarePeers, AProcessThatIsGoneHasItsLastWords) {
   EXPECT_TRUE(soon([&] { return engine_->has_died(1); }));
 }
 
-/// Rank 0's engine, over TCP. Nothing that it sends to ranks 1 and 2 arrives, or is acknowledged. Rank 2 is elsewhere,
-/// as far as addresses tell.
+/// Rank 0's engine, over TCP. Nothing that it sends to ranks 1 and 2 arrives or is acknowledged. By its address, rank 2
+/// is on another host.
 class UnansweredPeers : public ::testing::Test {
  protected:
   UnansweredPeers() {
@@ -207,7 +207,7 @@ class UnansweredPeers : public ::testing::Test {
     engine_ = std::make_unique<Engine>(0, Geometry{.depth = 4, .slot_bytes = 4096}, std::move(mesh));
     EXPECT_TRUE(engine_->start());
   }
-  /// The end of `rank` has the address `from`.
+  /// Connects `rank`, whose end has the address `from`.
   void connect(std::size_t rank, const char* from, std::vector<MeshPeer>& mesh) {
     const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in here{}, there{};
@@ -228,14 +228,14 @@ class UnansweredPeers : public ::testing::Test {
     ASSERT_EQ(::setsockopt(peers_[rank].get(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter), 0);
   }
   void send_to_all() { engine_->post(1, {}); }
-  /// Each look counts a quarter of a second, and on a busy machine looks may be seconds apart.
+  /// Each check counts a quarter of a second, and on a busy machine checks may be seconds apart.
   static constexpr std::int64_t busy_ms = 60'000;
 
   std::unique_ptr<Engine> engine_;
   std::array<UniqueFd, 3> peers_;  ///< closed first
 };
 
-/// On this host an answer may be late because there is more to do than cores.
+/// On this host, acknowledgements may be late because there is more work than cores.
 TEST_F(UnansweredPeers, AreLostIfTheyAreElsewhere) {
   const auto began = std::chrono::steady_clock::now();
   {
@@ -248,7 +248,7 @@ TEST_F(UnansweredPeers, AreLostIfTheyAreElsewhere) {
   EXPECT_FALSE(engine_->has_died(1));
 }
 
-/// A process that has not run for a while knows nothing of its peers.
+/// An engine whose process has not run for a while must not conclude anything about its peers from that time.
 TEST_F(UnansweredPeers, AreNotLostForWhatTheEngineMissed) {
   std::chrono::steady_clock::time_point released;
   {

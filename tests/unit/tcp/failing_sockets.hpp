@@ -10,9 +10,9 @@
 
 namespace strait::testing {
 
-/// sendmsg() and recvmsg() of a test program, which stand in the place of the system's.
+/// sendmsg() and recvmsg() of a test program, which replace the system's functions and can fail.
 struct FailingSockets {
-  /// The next so many calls fail with this error.
+  /// Makes the next `calls` calls fail with this error.
   void fail(int error_number, int calls = std::numeric_limits<int>::max()) {
     error = error_number;
     left = calls;
@@ -28,7 +28,7 @@ struct FailingSockets {
 
   std::atomic<int> error = 0;
   std::atomic<int> left = 0;
-  std::atomic<int> failed = 0;  ///< how often they have
+  std::atomic<int> failed = 0;  ///< number of calls that have failed
 };
 inline FailingSockets failing_sockets;
 

@@ -1,4 +1,5 @@
-// The transport alone, between ranks that are threads: links to several readers, credit, signals, news of the others.
+// The transport alone, between ranks that are threads: links to several readers, credits, signals, and news of other
+// ranks.
 #include <atomic>
 
 #include "unit/tcp/messages.hpp"
@@ -17,11 +18,11 @@ TEST(TcpLinks, EveryReaderGetsEveryMessageInOrder) {
   });
 }
 
-/// Those that are awaited come to rest where they are wanted, others do not: of another call, or another length. Every
-/// eighth is sent once it is awaited, the others whenever.
+/// Messages that are awaited arrive directly at the wanted place, unless they belong to another call or have another
+/// length. Every eighth message is sent only when it is awaited, the others at any time.
 TEST(TcpLinks, MessagesArriveWhereTheyAreWanted) {
   constexpr unsigned messages = 200;
-  std::atomic<unsigned> asked{0};  ///< so many messages have been asked for
+  std::atomic<unsigned> asked{0};  ///< number of messages that have been asked for
   with_transports(2, [&](std::uint32_t rank, TcpTransport& transport) {
     const LinkEnd end = link_from_0(rank == 0, {1});
     if (rank == 0)
@@ -56,7 +57,8 @@ TEST(TcpLinks, MessagesArriveWhereTheyAreWanted) {
   });
 }
 
-/// Slices of a call are alike: the second, there before the first is looked at, has a place of its own.
+/// Slices of a call look alike. If the second arrives before the first has been looked at, it must get a place of its
+/// own.
 TEST(TcpLinks, TheNextOneDoesNotArriveOverOneThatNobodyHasTaken) {
   constexpr std::size_t bytes = 1000;
   std::atomic<bool> is_awaited{false};
@@ -78,7 +80,7 @@ TEST(TcpLinks, TheNextOneDoesNotArriveOverOneThatNobodyHasTaken) {
     CallSignature seen;
     EXPECT_EQ(link.try_acquire_into(std::span(first), call, seen), nullptr);
     is_awaited.store(true);
-    EXPECT_TRUE(soon([&] { return waiter.try_take(0); }));  // by then both are here
+    EXPECT_TRUE(soon([&] { return waiter.try_take(0); }));  // by then both have arrived
     for (auto [place, value] : {std::pair{&first, 7}, {&second, 8}}) {
       const std::byte* const at = link.try_acquire_into(std::span(*place), call, seen);
       ASSERT_NE(at, nullptr);
@@ -88,7 +90,7 @@ TEST(TcpLinks, TheNextOneDoesNotArriveOverOneThatNobodyHasTaken) {
   });
 }
 
-/// What comes next, before anybody has said where to, does not lie where the one before it was wanted.
+/// The next message, before a place for it has been named, does not overwrite the place of the one before.
 TEST(TcpLinks, WhatHasBeenTakenIsNotWrittenAgain) {
   constexpr std::size_t bytes = 1000;
   std::atomic<int> turn{0};
@@ -112,7 +114,7 @@ TEST(TcpLinks, WhatHasBeenTakenIsNotWrittenAgain) {
     EXPECT_EQ(link.try_acquire_into(std::span(place), call, seen), nullptr);
     for (const int value : {1, 2}) {
       turn.store(value);
-      EXPECT_TRUE(soon([&] { return waiter.try_take(0); }));  // by then the message is here
+      EXPECT_TRUE(soon([&] { return waiter.try_take(0); }));  // by then the message has arrived
       EXPECT_EQ(place, Bytes(bytes, std::byte{1}));
       ASSERT_EQ(link.try_acquire(seen) == place.data(), value == 1);
       link.release();
@@ -141,7 +143,7 @@ TEST(TcpLinks, WhatIsAbandonedIsNotWrittenAnyMore) {
       EXPECT_EQ(link.try_acquire_into(std::span(wanted), call, seen), nullptr);
       if (abandons) transport.abandon();
       is_ready.store(true);
-      EXPECT_TRUE(soon([&] { return waiter.try_take(0); }));  // by then the message is here
+      EXPECT_TRUE(soon([&] { return waiter.try_take(0); }));  // by then the message has arrived
       EXPECT_EQ(wanted, Bytes(bytes, abandons ? std::byte{0xee} : std::byte{7}));
       const std::byte* at = link.try_acquire(seen);
       ASSERT_NE(at, nullptr);
@@ -191,7 +193,7 @@ TEST(TcpLinks, ALinkToOneselfIsRefused) {
   });
 }
 
-/// Nobody calls into these transports while the news travel: their own threads must see to it.
+/// No rank calls into its transport while the news travel: the transports' own threads must deliver them.
 TEST(TcpControl, CallsErrorsAndFarewellsReachIdleRanks) {
   std::atomic<int> left{0};
   with_channels(3, [&](Channel& channel) {
@@ -233,7 +235,7 @@ TEST(TcpControl, CallsErrorsAndFarewellsReachIdleRanks) {
   });
 }
 
-/// Who knows at once that all have called has told them so when it goes on, whatever it does then.
+/// A rank that finds that all ranks have called has already told them of its own call, whatever it does next.
 TEST(TcpControl, CallsThatAllKnowOfHaveBeenTold) {
   std::atomic<bool> is_told{false};
   with_transports(2, [&](std::uint32_t rank, TcpTransport& transport) {
@@ -245,7 +247,7 @@ TEST(TcpControl, CallsThatAllKnowOfHaveBeenTold) {
     }
     EXPECT_TRUE(soon([&] { return transport.peer_call(1, 0).has_value(); }));
     tcp::Engine& engine = transport.engine();
-    const std::lock_guard lock(engine.mutex());  // and its thread does nothing
+    const std::lock_guard lock(engine.mutex());  // so that the engine's thread does nothing
     engine.post(1, call);
     EXPECT_TRUE(engine.has_peer_calls(1));
     EXPECT_TRUE(soon([&] { return is_told.load(); }));

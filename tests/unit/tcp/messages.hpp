@@ -7,7 +7,7 @@
 #include "transports/tcp/tcp.hpp"
 #include "unit/bootstrap/ranks.hpp"
 
-/// Messages of a link between ranks that are threads.
+/// Helpers for sending messages over links between ranks that are threads.
 namespace strait::testing {
 
 using tcp::ByUcx;
@@ -26,7 +26,7 @@ void with_transports(int ranks, const Body& body, ByUcx by_ucx = ByUcx::none) {
   });
 }
 
-/// Until it holds, or for 10 s.
+/// Waits until the condition holds, for at most 10 s; returns whether it does.
 template <class Condition>
 bool soon(const Condition& condition) {
   const Deadline deadline = Deadline::after_ms(10'000);
@@ -43,7 +43,8 @@ inline LinkEnd link_from_0(bool sends, std::vector<std::uint32_t> readers) {
 
 inline std::size_t length_of(unsigned message) { return message % 4 == 0 ? 0 : message * 977 % small.slot_bytes; }
 
-/// From slots and, every other one, from memory that is written over at once. `before` each: its number.
+/// Writes messages, alternately from slots and from memory that is overwritten at once. Calls `before` with the number
+/// of each message first.
 template <class Before>
 void write_messages(SendLink& link, unsigned messages, const Before& before) {
   Bytes elsewhere(small.slot_bytes);
@@ -77,7 +78,8 @@ inline void read_messages(ReceiveLink& link, unsigned messages) {
   }
 }
 
-/// What a rank published before it left is delivered, however much it is and whatever the reader does meanwhile.
+/// Checks that everything a rank published before it left is delivered, however much it is and whatever the reader does
+/// meanwhile.
 inline void expect_farewell_loses_nothing(ByUcx by_ucx) {
   std::atomic<bool> has_left{false};
   with_channels(2, [&](Channel& channel) {

@@ -1,4 +1,4 @@
-// Frames over a connection: cut at any byte, longer than the socket takes at once, and not frames at all.
+// Frames over a connection: cut at any byte, longer than the socket accepts at once, and bytes that are not frames.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -30,13 +30,13 @@ Bytes pattern(std::size_t size, unsigned seed) {
   return bytes;
 }
 
-/// A PeerSocket and, as its peer, a bare socket.
+/// A PeerSocket whose peer is a bare socket.
 class Pair {
  public:
   explicit Pair(const Bytes& unread = {}) {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
-    const int buffer_bytes = 100'000;  // whatever the system's default: less than what the tests send
+    const int buffer_bytes = 100'000;  // less than what the tests send, whatever the system's default
     EXPECT_EQ(setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof buffer_bytes), 0);
     other_ = UniqueFd(ends[1]);
     place_.resize(slot_bytes);
@@ -63,7 +63,7 @@ class Pair {
     bytes.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
     return bytes;
   }
-  /// So many bytes, if they come, while the socket goes on to send.
+  /// Receives `size` bytes, or fewer if no more come, while the socket continues to send.
   Bytes receive_all(std::size_t size) {
     Bytes bytes;
     while (bytes.size() < size) {
@@ -79,7 +79,7 @@ class Pair {
   std::vector<Taken> taken;
   bool has_place = true;
   bool accepts = true;
-  bool is_short_at_times = false;  ///< every other time there is no memory
+  bool is_short_at_times = false;  ///< every second time there is no memory
 
  private:
   void run_short_at_times() {
@@ -191,7 +191,7 @@ TEST(PeerSocket, WhatIsLeftOfAPayloadMoves) {
   Bytes expected;
   std::vector<Bytes> slots(6, Bytes(slot_bytes));
   bool was_cut = false;
-  for (unsigned i = 0; i < 6; ++i) {  // of some all is sent at once, of one a part, of the last nothing
+  for (unsigned i = 0; i < 6; ++i) {  // some frames are sent completely at once, one in part, and the last not at all
     Bytes payload = pattern(i == 2 ? 0 : 150'001 + i, i);
     const Taken frame{{FrameKind::slot, static_cast<std::uint32_t>(payload.size()), i, i, i}, payload};
     const Bytes bytes = stream_of({frame});
@@ -221,7 +221,7 @@ TEST(PeerSocket, WhatIsArrivingMovesInTheMiddle) {
   pair.socket().read();
   const Bytes before(pair.place().begin(), pair.place().end());
   EXPECT_TRUE(std::equal(before.begin(), before.begin() + first, frame.payload.begin()));
-  pair.socket().move_arriving(std::span(other), nullptr);  // nothing arrives there
+  pair.socket().move_arriving(std::span(other), nullptr);  // no payload arrives there
   pair.socket().move_arriving(pair.place(), other.data());
   pair.send(std::span(stream).subspan(header_bytes + first));
   pair.socket().read();
@@ -246,7 +246,7 @@ TEST(PeerSocket, FramesBeforeTheEndCount) {
   EXPECT_FALSE(pair.socket().has_unsent());
 }
 
-/// Whoever fails while it sends learns first what the peer said before it went.
+/// A rank whose sending fails first reads what the peer had sent before it ended.
 TEST(PeerSocket, WhatThePeerSaidComesBeforeAFailureToSend) {
   Pair pair;
   pair.send(stream_of(example()));
@@ -266,7 +266,7 @@ void expect_end(const Bytes& bytes, const char* reason) {
   EXPECT_TRUE(pair.taken.empty());
 }
 
-/// It is this host's, and passes: the peer is as well as before.
+/// The shortage concerns this host and passes; the peer is not affected.
 TEST(PeerSocket, AShortageOfTheSystemIsTriedAgain) {
   for (const int shortage : {ENOBUFS, ENOMEM}) {
     Pair pair;
@@ -316,7 +316,7 @@ TEST(PeerSocket, WhatIsNoFrameEndsTheConnection) {
   const auto error_of = [](std::uint64_t code) { return stream_of({{{FrameKind::error, 0, 0, code, 0}, {}}}); };
   const auto last = static_cast<std::uint64_t>(Code::in_progress);
   for (const std::uint64_t code : {std::uint64_t{0}, last + 1, (std::uint64_t{1} << 32) + 6})
-    expect_end(error_of(code), "unknown code");  // that the communicator failed with "success" would be a lie
+    expect_end(error_of(code), "unknown code");  // otherwise the communicator would fail with the code for success
 }
 
 TEST(PeerSocket, FramesThatTheEngineRefusesEndTheConnection) {

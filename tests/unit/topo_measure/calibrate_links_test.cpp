@@ -23,7 +23,7 @@ using testing::Ge;
 using testing::HasSubstr;
 using testing::Le;
 
-/// The machine of the fake driver, without an NVLink; `host` is its name.
+/// Returns the fake driver's machine without NVLink; its host is called `host`.
 Topology machine(const std::string& host = "host0", const std::string& second_bus_id = "0000:42:00.0") {
   auto topology =
       parse_topology_json(R"({"strait_topology": 1, "name": "fake", "hosts": [{"name": ")" + host + R"(", "devices": [
@@ -67,14 +67,14 @@ TEST(CalibratedGpus, TellWhatKernelsTakeAndChangeWhatIsPredicted) {
   const Topology topology = machine();
   const auto rates = topo::measure_kernels(topology, FAKE_CUDA_GOOD);
   ASSERT_TRUE(rates) << rates.error().message;
-  // Never quicker than the driver says; a busy machine makes them slower.
+  // Never faster than what the fake driver takes, but slower on a busy machine.
   EXPECT_THAT(rates->call_us, AllOf(Ge(2), Le(20)));
   const DeviceId gpu0 = *topology.find("host0/gpu0"), gpu1 = *topology.find("host0/gpu1");
   const double way_us = topology.path(gpu0, gpu1).latency_us;
   EXPECT_GT(way_us, 0);
   EXPECT_THAT(rates->step_us, AllOf(Ge(4 - way_us - 1e-3), Le(40)));
   EXPECT_THAT(rates->copy_gbps, AllOf(Le(1001), Ge(100)));
-  EXPECT_THAT(rates->reduce_gbps, AllOf(Le(1001), Ge(100)));  // of both sources
+  EXPECT_THAT(rates->reduce_gbps, AllOf(Le(1001), Ge(100)));  // counting both sources
   KnownRates known{{}, "machine.json", true, {}, {}};
   known.gpus[topology_fingerprint(topology)] = *rates;
   EXPECT_EQ(known_gpu_rates(topology, known), *rates);
@@ -85,7 +85,7 @@ TEST(CalibratedGpus, TellWhatKernelsTakeAndChangeWhatIsPredicted) {
   EXPECT_EQ(placed->clock.copy_gbps, rates->copy_gbps);
 }
 
-/// What communicators ask for when they are made.
+/// What communicators look up when they are made.
 TEST(CalibratedGpus, TellWhatAllExchangeAtOnce) {
   const Topology topology = machine();
   const std::vector<std::string> both{"0000:41:00.0", "0000:42:00.0"};
@@ -124,7 +124,7 @@ TEST(Doctor, AsksForWhatHasNotBeenMeasured) {
 }
 
 TEST(CalibratedGpus, TellWhatCpusAddUp) {
-  // No core copies so little or so much out of DRAM; sanitizers slow all of it down.
+  // The bounds are far beyond what any core copies from DRAM, because sanitizers slow down everything.
   EXPECT_THAT(measure_host_sums_gbps(machine()), AllOf(Ge(0.05), Le(2000)));
   const auto laptop = load_builtin_machine("laptop");
   ASSERT_TRUE(laptop);

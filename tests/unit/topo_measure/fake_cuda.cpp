@@ -1,7 +1,8 @@
-// Two GPUs, 0000:41:00.0 and 0000:42:00.0, whose copies move nothing but take their time: 8 GB/s up and 10 GB/s down,
-// each shared by both GPUs, and 16 GB/s from GPU 0 to GPU 1, 4 GB/s back. P2P is granted that way only.
+// A fake CUDA driver with two GPUs, 0000:41:00.0 and 0000:42:00.0. Copies move no data, but take time: 8 GB/s up and 10
+// GB/s down, each shared by both GPUs, 16 GB/s from GPU 0 to GPU 1, and 4 GB/s back. P2P is granted only from 0 to 1.
+// Builds of this file:
 //   FAKE_GOOD: works.   FAKE_EMPTY: a driver without GPUs.   FAKE_OLD: lacks a function.
-//   FAKE_STUCK: copies never end.   FAKE_FAILING: copies between GPUs fail.   FAKE_NO_COMPILER: takes no PTX.
+//   FAKE_STUCK: copies never end.   FAKE_FAILING: copies between GPUs fail.   FAKE_NO_COMPILER: refuses PTX.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -21,11 +22,11 @@ constexpr std::uint64_t granularity = 4096;
 int contexts[2];
 int current = -1;
 std::uint64_t next_address = granularity;
-std::map<std::uint64_t, int> allocations;  // address -> GPU, -1: host
+std::map<std::uint64_t, int> allocations;  // by address: the GPU, or -1 for the host
 struct Stream {
   double done_us = 0;
 };
-std::map<void*, std::unique_ptr<Stream>> streams;  // also those of a test that leaves them
+std::map<void*, std::unique_ptr<Stream>> streams;  // includes streams that a test leaves behind
 int retained = 0;
 
 double now_us() {
@@ -65,7 +66,7 @@ std::uint64_t allocate(int gpu, std::size_t bytes) {
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-/// For the test: what is still held.
+/// For tests: returns how many resources are still held.
 EXPORT int fakeCudaLeft() { return static_cast<int>(allocations.size() + streams.size()) + retained; }
 
 EXPORT int cuInit(unsigned) {
@@ -157,7 +158,7 @@ EXPORT int cuModuleGetFunction(void** function, void* module, const char* name) 
       return *function = const_cast<char*>(known), success;
   return invalid_value;
 }
-/// 2 us for a kernel that does nothing, 4 us from GPU to GPU, 1000 GB/s for copies, 500 GB/s for sums.
+/// Takes 2 us for an empty kernel, 4 us from GPU to GPU, and the time of 1000 GB/s for copies or 500 GB/s for sums.
 EXPORT int cuLaunchKernel(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                           void* stream, void** arguments, void**) {
   auto* mine = static_cast<Stream*>(stream);
@@ -166,7 +167,7 @@ EXPORT int cuLaunchKernel(void* function, unsigned, unsigned, unsigned, unsigned
   double us = 2;
   if (kernel == "ping") {
     us = 2 * 4.0 * static_cast<double>(number(2));
-    // Peers reach one another's flags only where P2P is granted both ways.
+    // Peers can access one another's flags only if P2P is granted both ways.
     if (owner(number(0)) != -1 || owner(number(1)) != -1 || number(3) > 1) return illegal_address;
   } else if (kernel == "clear") {
     if (owner(number(0)) == -2) return illegal_address;

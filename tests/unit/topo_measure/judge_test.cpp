@@ -19,7 +19,7 @@ auto finding(const char* check, const std::string& what) {
                Field(&Finding::severity, Severity::warning));
 }
 
-/// GPUs that are all alike: 50 GB/s to the host and back, 400 to one another.
+/// Returns GPUs without differences: 50 GB/s to the host and back, 400 GB/s to one another.
 topo::GpuMeasurements machine(std::size_t count = 4) {
   topo::GpuMeasurements gpus;
   for (std::size_t i = 0; i < count; ++i) {
@@ -39,7 +39,7 @@ topo::Matrix expected(const topo::GpuMeasurements& gpus, double gbps = 450) {
 TEST(Judge, AlikeIsNothingToTell) {
   for (const std::size_t count : {1U, 2U, 4U, 8U}) {
     topo::GpuMeasurements gpus = machine(count);
-    if (count > 1) gpus.pair_gbps[0][1] = 330;  // within what measurements differ by
+    if (count > 1) gpus.pair_gbps[0][1] = 330;  // within the variation of measurements
     gpus.host_links[0].up_gbps = 41;
     EXPECT_THAT(judge_links(gpus, expected(gpus)), IsEmpty()) << count;
     EXPECT_THAT(judge_links(gpus, expected(gpus, 0)), IsEmpty()) << count;
@@ -76,7 +76,7 @@ TEST(Judge, ASlowHostLinkIsNamedInItsDirection) {
 }
 
 TEST(Judge, LinksOfDifferentKindsAreNotCompared) {
-  // Pairs 0-1 and 2-3 have a bridge of 50 GB/s; the others go through the host, 10 GB/s.
+  // Pairs 0-1 and 2-3 have a bridge of 50 GB/s; the others communicate through the host at 10 GB/s.
   topo::GpuMeasurements gpus = machine();
   topo::Matrix by_topology(4, std::vector<double>(4, 12));
   for (std::size_t from = 0; from < 4; ++from)
@@ -87,12 +87,12 @@ TEST(Judge, LinksOfDifferentKindsAreNotCompared) {
       if (bridged) by_topology[from][to] = 56;
     }
   EXPECT_THAT(judge_links(gpus, by_topology), IsEmpty());
-  gpus.pair_gbps[2][3] = 25;  // half of its links are down
+  gpus.pair_gbps[2][3] = 25;  // as if half of the bridge's links were down
   EXPECT_THAT(judge_links(gpus, by_topology), ElementsAre(finding("slow_link", "carries 25.0 GB/s")));
 }
 
 TEST(Judge, WhatOneGpuHasMoreLinksToIsExpectedToBeFaster) {
-  // All by P2P: two NVLinks between 0 and 1, one between the others.
+  // All by P2P: two NVLinks between 0 and 1, and one between each other pair.
   topo::GpuMeasurements gpus = machine(3);
   topo::Matrix by_topology = expected(gpus, 25);
   for (auto& row : gpus.pair_gbps) row.assign(3, 24);
@@ -121,7 +121,7 @@ TEST(Judge, TheTopologySaysWhatIsExpected) {
       "links": [{"kind": "nvlink", "from": "gpu0", "to": "gpu1", "gbps": 56, "us": 0.5}]}]})",
                                       "test");
   ASSERT_TRUE(topology) << topology.error().message;
-  const topo::Matrix found = expected_pairs(*topology, machine(3));  // the third is not in the topology
+  const topo::Matrix found = expected_pairs(*topology, machine(3));  // the third GPU is not in the topology
   EXPECT_EQ(found[0][1], 56);
   EXPECT_EQ(found[1][0], 56);
   EXPECT_EQ(found[0][0], 0);

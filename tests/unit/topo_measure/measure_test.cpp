@@ -15,7 +15,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-/// The machine of the fake driver: both GPUs behind one port, joined by an NVLink.
+/// Returns the fake driver's machine: both GPUs are behind one root port, and connected by an NVLink.
 Topology machine() {
   auto topology = parse_topology_json(R"({"strait_topology": 1, "name": "fake", "hosts": [{"name": "host0", "devices": [
       {"name": "numa0", "kind": "numa", "cpus": "0-3"},
@@ -34,14 +34,14 @@ std::string error_of(const char* library, int longest_ms = 5000) {
   return found ? "" : found.error().message;
 }
 
-/// What the driver that is loaded by `library` still holds.
+/// Returns how many resources the driver loaded from `library` still holds.
 int left(const char* library) {
   void* handle = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
   auto* count = reinterpret_cast<int (*)()>(::dlsym(handle, "fakeCudaLeft"));
-  return count();  // the handle stays: closing it would forget what is left
+  return count();  // not closed, since closing it would forget what is held
 }
 
-/// A little less where the machine is busy, never more.
+/// Matches a rate that may be somewhat lower on a busy machine, but never higher.
 testing::Matcher<double> about(double gbps) { return AllOf(testing::Gt(0.4 * gbps), testing::Le(1.01 * gbps)); }
 
 class Measured : public testing::Test {
@@ -64,7 +64,7 @@ TEST_F(Measured, EveryLinkAloneAndAllAtOnce) {
     EXPECT_THAT(link.down_gbps, about(10));
     EXPECT_LT(link.up_us, 5000);
   }
-  // The two share both: together they have no more than one alone.
+  // The two GPUs share both directions: together they have no more than one alone.
   EXPECT_LE(gpus->host_links[0].up_all_gbps, 1.1 * 4);
   EXPECT_LE(gpus->host_links[0].down_all_gbps, 1.1 * 5);
   EXPECT_THAT(gpus->pair_gbps[0][1], about(16));
@@ -84,11 +84,11 @@ TEST_F(Measured, RatesBecomeThoseOfTheTopology) {
   const DeviceId gpu0 = *measured->find("host0/gpu0"), gpu1 = *measured->find("host0/gpu1");
   EXPECT_DOUBLE_EQ(measured->path(gpu0, gpu1).bandwidth_gbps, gpus->pair_gbps[0][1]);
   EXPECT_DOUBLE_EQ(measured->path(gpu1, gpu0).bandwidth_gbps, gpus->pair_gbps[1][0]);
-  // Up to the memory the port binds, whose rate is what both had together.
+  // On the way up to memory the port is the limit, with the rate that both GPUs had together.
   const DeviceId numa = measured->numa_of(gpu0);
   const double both_gbps = gpus->host_links[0].up_all_gbps + gpus->host_links[1].up_all_gbps;
   EXPECT_DOUBLE_EQ(measured->path(gpu0, numa).bandwidth_gbps, std::min(both_gbps, gpus->host_links[0].up_gbps));
-  // It is a file that can be read again.
+  // The result is a file that can be read again.
   const auto again = parse_topology_json(to_json(*measured), "again");
   ASSERT_TRUE(again) << again.error().message;
   EXPECT_EQ(again->data().calibrations, measured->data().calibrations);
@@ -126,7 +126,7 @@ TEST(Driver, OpensTheGpusThatAreUsedAndNoOthers) {
   EXPECT_EQ(driver.gpus(), 2);
   EXPECT_EQ(driver.name(1).value_or(""), "Fake 1");
   EXPECT_EQ(left(FAKE_CUDA_GOOD), 0) << "no context is needed so far";
-  // The fake GPU 1 has a byte less free than GPU 0: the question was put to the right one.
+  // The fake GPU 1 has one byte less free than GPU 0, which shows that the right GPU was asked.
   EXPECT_EQ(driver.free_bytes(1).value_or(0), (std::size_t{1} << 30) - 1);
   auto staging = driver.host_memory(1024, 1);
   auto memory = driver.gpu_memory(1, 1024);

@@ -28,22 +28,22 @@ std::string level_names(const Topology& topology) {
   return names;
 }
 
-/// Ranks 0 ... n-1 in islands of `size` each.
+/// Returns the islands of ranks 0 ... n-1, `size` ranks each.
 Islands even_islands(std::uint32_t n, std::uint32_t size) {
   Islands islands;
   for (std::uint32_t rank = 0; rank < n; ++rank) islands.push_back(rank / size);
   return islands;
 }
 
-/// An all-reduce through host memory: each GPU writes its input once and reads the result once, to and from the memory
-/// of its NUMA node; between those, a reduce-scatter and an all-gather. (What the CPUs' own reduction reads is not
-/// counted.)
+/// Returns the flows of an all-reduce through host memory: each GPU writes its input once to the memory of its NUMA
+/// node, and reads the result once from there; between these the nodes do a reduce-scatter and an all-gather. (What
+/// CPUs read to add is not counted.)
 std::vector<Flow> host_staged_all_reduce(const Topology& topology, std::span<const DeviceId> gpus, double bytes) {
   std::set<DeviceId> numas;
   for (const DeviceId gpu : gpus) numas.insert(topology.numa_of(gpu));
   std::vector<Flow> flows;
   for (const DeviceId gpu : gpus) flows.push_back({gpu, topology.numa_of(gpu), bytes});
-  // Each node reduces its GPUs' inputs, passes the others their parts, and collects the rest.
+  // Each node reduces its GPUs' inputs, passes their parts to the other nodes, and collects the rest.
   const double part = bytes / static_cast<double>(numas.size());
   for (const DeviceId from : numas)
     for (const DeviceId to : numas)
@@ -52,7 +52,7 @@ std::vector<Flow> host_staged_all_reduce(const Topology& topology, std::span<con
   return flows;
 }
 
-/// The resource that binds an all-reduce of `bytes` through host memory, and for how long.
+/// Returns the resource that limits an all-reduce of `bytes` through host memory, and how long it is busy.
 std::pair<std::string, double> staged(const Topology& topology, double bytes) {
   const auto loads = loads_of(topology, host_staged_all_reduce(topology, topology.all(DeviceKind::gpu), bytes));
   EXPECT_TRUE(loads) << (loads ? "" : loads.error().message);
@@ -141,13 +141,13 @@ TEST(BuiltinMachines, TwoHostsOfRtx3090) {
   const auto gpus = topology.ranks();
   EXPECT_EQ(level_names(topology), "numa host ");
   EXPECT_THAT(shape_of(topology, gpus).levels, ElementsAre(even_islands(20, 5), even_islands(20, 10)));
-  EXPECT_EQ(topology.path(gpus[11], gpus[12]).kind, PathKind::host);  // a bridge would fit
+  EXPECT_EQ(topology.path(gpus[11], gpus[12]).kind, PathKind::host);  // although there could be a bridge
   EXPECT_EQ(topology.path(gpus[11], gpus[12]).reason, P2pStatus::chipset_not_supported);
   const Path path = topology.path(gpus[0], gpus[19]);
   EXPECT_EQ(path.kind, PathKind::net);
   EXPECT_DOUBLE_EQ(path.bandwidth_gbps, 2.5);
   EXPECT_THAT(topology.resource(path.bottleneck).name, HasSubstr("bond0"));
-  // Without GPUDirect both hosts' memories are written and read.
+  // Without GPUDirect, the memory of both hosts is written and read.
   const ResourceId memory = *topology.memory_of(topology.numa_of(gpus[0]));
   EXPECT_EQ(std::count(path.crosses.begin(), path.crosses.end(), memory), 2);
 }
@@ -172,8 +172,8 @@ TEST(BuiltinMachines, RtxPro6000) {
   EXPECT_THAT(shape_of(topology, gpus).levels, ElementsAre(Islands{0, 0, 1, 1}, Islands{0, 0, 0, 0}));
   EXPECT_EQ(topology.path(gpus[0], gpus[3]).kind, PathKind::pcie);
   EXPECT_DOUBLE_EQ(topology.path(gpus[0], gpus[3]).bandwidth_gbps, 50);
-  // Each GPU moves its 1 GB over its own 50 GB/s in 20 ms. Memory: 2 x 1 GB in, 2 x 1 GB out, and from and to the other
-  // node 1 GB each: 6 GB at 200 GB/s = 30 ms.
+  // Each GPU moves its 1 GB over its own 50 GB/s in 20 ms. Memory: 2 x 1 GB in, 2 x 1 GB out, and 1 GB each from and to
+  // the other node: 6 GB at 200 GB/s = 30 ms.
   const auto [resource, time_us] = staged(topology, 1e9);
   EXPECT_THAT(resource, HasSubstr("memory"));
   EXPECT_NEAR(time_us, 30e3, 1);
@@ -182,8 +182,8 @@ TEST(BuiltinMachines, RtxPro6000) {
 TEST(BuiltinMachines, H800) {
   const Topology topology = machine("8x-h800");
   EXPECT_THAT(shape_of(topology, topology.ranks()).levels, ElementsAre(even_islands(8, 8)));
-  // Two GPUs share a root port: 2 x 1 GB at 50 GB/s = 40 ms. Memory: 4 x 1 GB in, 4 x 1 GB out, and from and to the
-  // other node 1 GB each: 10 GB at 250 GB/s = 40 ms too.
+  // Two GPUs share a root port: 2 x 1 GB at 50 GB/s = 40 ms. Memory: 4 x 1 GB in, 4 x 1 GB out, and 1 GB each from and
+  // to the other node: 10 GB at 250 GB/s = 40 ms too.
   EXPECT_NEAR(staged(topology, 1e9).second, 40e3, 1);
 }
 
@@ -200,7 +200,7 @@ TEST(BuiltinMachines, ThirtyTwoHostsOfH800) {
   EXPECT_EQ(same_rail.kind, PathKind::net);
   EXPECT_DOUBLE_EQ(same_rail.bandwidth_gbps, 50);
   EXPECT_EQ(other_rail.crosses.size(), same_rail.crosses.size() + 2);  // up to the spine and down
-  // NVLink: 8 links that give 160 GB/s.
+  // NVLink: 8 links, which give 160 GB/s.
   EXPECT_DOUBLE_EQ(topology.path(gpus[8], gpus[15]).bandwidth_gbps, 160);
 }
 
@@ -209,7 +209,8 @@ TEST(BuiltinMachines, SuperPod) {
   const auto gpus = topology.ranks();
   ASSERT_EQ(gpus.size(), 512U);
   EXPECT_THAT(shape_of(topology, gpus).levels, ElementsAre(even_islands(512, 8)));
-  // All 256 GPUs of a leaf group send 1 GB to the other: 256 GB over 6400 GB/s = 40 ms, twice the NICs' 20 ms.
+  // All 256 GPUs of a leaf group send 1 GB to the other group: 256 GB over 6400 GB/s = 40 ms, twice the 20 ms of the
+  // NICs.
   std::vector<Flow> flows;
   for (std::size_t i = 0; i < 256; ++i) flows.push_back({gpus[i], gpus[256 + i], 1e9});
   const auto loads = loads_of(topology, flows);
@@ -225,7 +226,7 @@ TEST(BuiltinMachines, H200CalibrationsReplaceTheLabel) {
   EXPECT_DOUBLE_EQ(topology.path(gpus[0], gpus[3]).bandwidth_gbps, 391);
   EXPECT_DOUBLE_EQ(topology.path(gpus[0], topology.numa_of(gpus[0])).bandwidth_gbps, 40);
   EXPECT_DOUBLE_EQ(topology.path(topology.numa_of(gpus[0]), gpus[0]).bandwidth_gbps, 52);
-  // Uploads bind: 1 GB at 40 GB/s = 25 ms.
+  // Uploads are the limit: 1 GB at 40 GB/s = 25 ms.
   EXPECT_NEAR(staged(topology, 1e9).second, 25e3, 1);
 }
 

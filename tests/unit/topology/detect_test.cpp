@@ -38,7 +38,7 @@ class FakeMachine : public ::testing::Test {
     fs::create_directories((root_ / path).parent_path());
     fs::create_directory_symlink(root_ / target, root_ / path);
   }
-  /// A PCI function at `path` below /sys/devices.
+  /// Adds a PCI function at `path` below /sys/devices.
   void pci(const std::string& path, const std::string& class_code, const std::string& vendor, int numa,
            const std::string& speed = "16.0 GT/s PCIe", const std::string& width = "16") {
     const std::string at = "sys/devices/" + path;
@@ -56,14 +56,14 @@ class FakeMachine : public ::testing::Test {
   }
   static std::string acs_config(unsigned char control) {
     std::string config(0x110, '\0');
-    config[0x100] = 0x0d;  // the capability's number; the next is at 0: none
+    config[0x100] = 0x0d;  // the capability's ID; its next pointer is 0: it is the last one
     config[0x106] = static_cast<char>(control);
     return config;
   }
   static constexpr const char* bridge = "0x060400";
   static constexpr const char* display = "0x030200";
   static constexpr const char* port = "pci0000:40/0000:40:01.0";
-  /// Two GPUs behind one switch: root port, upstream port, a downstream port for each.
+  /// Adds two GPUs behind one switch: a root port, the upstream port, and a downstream port for each GPU.
   void two_gpus_on_a_switch() {
     numa(0, "0-3");
     numa(1, "4-7");
@@ -114,7 +114,7 @@ TEST_F(FakeMachine, ASwitchIsOneDeviceBelowItsRootPort) {
   EXPECT_NEAR(topology.path(gpus[0], topology.numa_of(gpus[0])).bandwidth_gbps, 25.2, 0.1);
 }
 
-/// Also where the card could use more; of the generations that encode as 128b/130b 8 GT/s is the first.
+/// Even if the card could use more lanes. 8 GT/s is the first generation with 128b/130b encoding.
 TEST_F(FakeMachine, ALinkIsAsFastAsTheLanesThatItRunsOn) {
   const auto gbps_of_lanes = [&](const std::string& lanes) {
     fs::remove_all(root_ / "sys");
@@ -127,7 +127,7 @@ TEST_F(FakeMachine, ALinkIsAsFastAsTheLanesThatItRunsOn) {
   for (const char* unknown : {"0", "63", "255"}) EXPECT_NEAR(gbps_of_lanes(unknown), 12.6, 0.05);
 }
 
-/// An assumption would bound what faster links give.
+/// An assumed rate of memory could limit what faster links deliver.
 TEST_F(FakeMachine, WhatMemoryGivesIsNotAssumed) {
   two_gpus_on_a_switch();
   const Topology topology = detected();

@@ -1,14 +1,15 @@
-// A machine of two NUMA nodes, 0 (CPUs 0-3) and 1 (CPUs 4-7), as hwloc would describe it. At node 1 there are a root
-// port, 0000:40:01.0, behind it a GPU, 0000:41:00.0, of PCIe 4 with 16 lanes, and beside it the NIC eth0, 0000:40:02.0.
-//   FAKE_SPARSE: not all functions are there.   FAKE_OLD: it is hwloc 1.    FAKE_FAILING: it cannot load.
-//   FAKE_ELSEWHERE: of another machine.          FAKE_EMPTY: no objects.     FAKE_VAGUE: devices are at both nodes.
+// A fake hwloc library. Its machine has two NUMA nodes, 0 (CPUs 0-3) and 1 (CPUs 4-7). Node 1 has a root port,
+// 0000:40:01.0, behind it a GPU, 0000:41:00.0, with 16 lanes of PCIe 4, and beside it the NIC eth0, 0000:40:02.0.
+// Builds:
+//   FAKE_SPARSE: lacks some functions.     FAKE_OLD: it is hwloc 1.       FAKE_FAILING: it cannot load.
+//   FAKE_ELSEWHERE: for another machine.   FAKE_EMPTY: has no objects.    FAKE_VAGUE: devices are at both nodes.
 #include <cerrno>
 #include <cstdio>
 
 #include "topology/hwloc_abi.hpp"
 
 namespace strait::hwloc_abi {
-struct HwlocBitmap {  // of CPUs or NUMA nodes, first to last
+struct HwlocBitmap {  // a range of CPUs or NUMA nodes, first to last
   int first, last;
 };
 struct HwlocTopology {

@@ -1,7 +1,7 @@
-// Two GPUs, 0000:41:00.0 and 0000:42:00.0, as NVML would describe them.
-//   FAKE_GOOD: P2P works, four NVLinks join them, one is down.   FAKE_CNS: no P2P, no NVLink.
+// A fake NVML library with two GPUs, 0000:41:00.0 and 0000:42:00.0. Builds:
+//   FAKE_GOOD: P2P works; four NVLinks connect the GPUs, one of them down.   FAKE_CNS: no P2P, no NVLink.
 //   FAKE_GRANTED: P2P works, over PCIe only.
-//   FAKE_SPARSE: an old library without NVLink and P2P calls.    FAKE_FAILING: every call about a GPU's links fails.
+//   FAKE_SPARSE: an old library without functions for NVLink and P2P.   FAKE_FAILING: every call about links fails.
 //   FAKE_REFUSING: does not start.
 #include <cstdio>
 #include <cstring>

@@ -1,10 +1,10 @@
-// One card, mlx5_0, with two ports, as libibverbs would describe it.
+// A fake libibverbs with one card, mlx5_0, that has two ports. Builds:
 //   FAKE_INFINIBAND: port 1 has four lanes of 100 Gb/s, port 2 is down.
-//   FAKE_ROCE: both ports are Ethernet with two lanes of 100 Gb/s; one GID each of IPv6, RoCE v1 and v2, and IPv4, v2.
-//   FAKE_ROCE_V1: likewise, and an old library that does not tell the types of GIDs.   FAKE_NO_GID: no GID is in use.
-//   FAKE_SPARSE: not all functions are there.    FAKE_ABSENT: there is no list.   FAKE_EMPTY: the list is empty.
-//   FAKE_CLOSED: the card cannot be opened.      FAKE_BROKEN: ports do not answer.   FAKE_NO_TABLE: GIDs cannot be
-//   read.
+//   FAKE_ROCE: both ports are Ethernet with two lanes of 100 Gb/s; GIDs for IPv6 and for IPv4, each as RoCE v1 and v2.
+//   FAKE_ROCE_V1: the same in an old library that does not tell the types of GIDs.   FAKE_NO_GID: no GID is in use.
+//   FAKE_SPARSE: lacks some functions.           FAKE_ABSENT: there is no list.   FAKE_EMPTY: the list is empty.
+//   FAKE_CLOSED: the card cannot be opened.      FAKE_BROKEN: ports do not answer.
+//   FAKE_NO_TABLE: GIDs cannot be read.
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -21,7 +21,7 @@ constexpr bool ethernet = true;
 constexpr bool ethernet = false;
 #endif
 
-/// GIDs in use: 0 and 1 link-local, 2 and 3 of 10.0.0.1 for Ethernet; 0 alone for InfiniBand.
+/// GIDs in use: for Ethernet, 0 and 1 are link-local, and 2 and 3 are for 10.0.0.1; for InfiniBand there is only 0.
 [[maybe_unused]] bool fill(unsigned index, std::uint8_t* gid) {
   std::memset(gid, 0, 16);
 #ifdef FAKE_NO_GID

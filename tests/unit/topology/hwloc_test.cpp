@@ -13,7 +13,7 @@
 
 #if __has_include(<hwloc.h>)
 #include <hwloc.h>
-// What is declared by hand is what the library has.
+// The hand-written declarations match the library's.
 namespace strait::hwloc_abi {
 static_assert(HWLOC_API_VERSION >> 16 == api_major_version);
 static_assert(bridge == int{HWLOC_OBJ_BRIDGE} && pci_device == int{HWLOC_OBJ_PCI_DEVICE});
@@ -64,7 +64,7 @@ TEST(Hwloc, TellsWhereThingsAre) {
   EXPECT_EQ(gpu.width.gigatransfers, 16);
   EXPECT_EQ(gpu.width.lanes, 16U);
   EXPECT_EQ(survey.pci.at("0000:40:01.0").parent_bus_id, "");
-  ASSERT_THAT(survey.nics, SizeIs(1));  // the disk is none
+  ASSERT_THAT(survey.nics, SizeIs(1));  // the disk is not a NIC
   EXPECT_EQ(survey.nics[0].name, "eth0");
   EXPECT_EQ(survey.nics[0].bus_id, "0000:40:02.0");
   EXPECT_EQ(survey.nics[0].numa, 1);
@@ -101,7 +101,7 @@ TEST(Hwloc, TheRealOneDescribesThisMachine) {
   EXPECT_FALSE(survey.numas.empty());
 }
 
-/// A /sys that shows one NUMA node, and where set up the GPU and the NIC, but not where they are plugged in.
+/// A /sys that shows one NUMA node, and, if a test adds them, the GPU and the NIC, but not where they are plugged in.
 class MachineThatHidesPlaces : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -152,7 +152,7 @@ TEST_F(MachineThatHidesPlaces, HwlocTellsThem) {
   EXPECT_EQ(with.device(with.all(DeviceKind::nic).at(0)).bus_id, "0000:40:02.0");
   EXPECT_THAT(with.all(DeviceKind::numa), SizeIs(2));
   EXPECT_THAT(with.all(DeviceKind::root_port), SizeIs(1));
-  EXPECT_EQ(width_of(with, DeviceKind::gpu), (PcieWidth{8, 8, 0, 0}));  // /sys knew that
+  EXPECT_EQ(width_of(with, DeviceKind::gpu), (PcieWidth{8, 8, 0, 0}));  // as /sys has it
 }
 
 TEST_F(MachineThatHidesPlaces, ASpeedThatSysfsDoesNotTellIsHwlocs) {

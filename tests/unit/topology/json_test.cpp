@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// A host of one NUMA node with these devices and further keys.
+/// Returns a host of one NUMA node with these devices and additional keys.
 std::string host(const std::string& devices, const std::string& more = "") {
   return R"({"strait_topology": 1, "name": "x", "hosts": [{"name": "h", "devices": [{"name": "numa0", "kind": "numa"})" +
          (devices.empty() ? "" : ", " + devices) + "]" + (more.empty() ? "" : ", " + more) + "}]}";
@@ -160,7 +160,7 @@ TEST(TopologyData, APairWithoutP2pGoesThroughTheHost) {
   EXPECT_EQ(again->data(), limited.data());
 }
 
-/// What goes through the host is written into its memory and read again.
+/// Data that goes through the host is written into its memory and read again.
 TEST(TopologyData, WhatIsCrossedTwiceGivesHalf) {
   TopologyData data;
   data.devices.push_back({.kind = DeviceKind::host, .name = "h"});

@@ -13,7 +13,7 @@
 
 #if __has_include(<infiniband/verbs.h>)
 #include <infiniband/verbs.h>
-// What is declared by hand is what the library has.
+// The hand-written declarations match the library's.
 namespace strait::verbs_abi {
 static_assert(sizeof(DeviceAttributes) == sizeof(ibv_device_attr));
 static_assert(offsetof(DeviceAttributes, ports) == offsetof(ibv_device_attr, phys_port_cnt));
@@ -84,7 +84,7 @@ TEST(Verbs, WhatIsMissingOrBrokenIsTold) {
   EXPECT_TRUE(survey_verbs(FAKE_VERBS_EMPTY).answered);
 }
 
-/// A machine whose kernel knows mlx5_0, of 100 Gb/s by sysfs.
+/// A machine whose /sys shows mlx5_0, with 100 Gb/s.
 class MachineWithCard : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -138,7 +138,7 @@ TEST_F(MachineWithCard, APortWithoutAGidIsTold) {
 TEST_F(MachineWithCard, WithoutACardNobodyMissesVerbs) {
   fs::remove_all(root_ / "sys/class/infiniband");
   EXPECT_THAT(detected("/nonexistent/libibverbs.so.1").data().notes, Not(Contains(HasSubstr("libibverbs"))));
-  const Topology topology = detected(FAKE_VERBS_INFINIBAND);  // a container hides it from /sys
+  const Topology topology = detected(FAKE_VERBS_INFINIBAND);  // as in a container that hides it from /sys
   EXPECT_EQ(card_gbps(topology), 50);
   EXPECT_THAT(topology.data().notes, Contains(HasSubstr("mlx5_0 is not in /sys/class/infiniband")));
 }

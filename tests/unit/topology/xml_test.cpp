@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Two hosts' worth of elements as NCCL 2.18 and later write them; values are made up.
+// Elements of two hosts, as NCCL 2.18 and later write them, with invented values.
 const std::string nccl = R"(<system version="1">
   <cpu host_hash="0x1" numaid="0" affinity="0000ffff" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="143">
     <pci busid="0000:16:00.0" class="0x060400" vendor="0x1000" device="0xc030" link_speed="32.0 GT/s PCIe" link_width="16">
@@ -180,7 +180,7 @@ TEST(HwlocXml, MistakesNameTheLine) {
   EXPECT_THAT(hwloc_error(replaced(hwloc2, "type=\"Machine\"", "type=\"Cluster\"")), HasSubstr("Machine"));
 }
 
-// Readers go down a level on the stack for each level of the file.
+// The parsers recurse once for each level of the file.
 TEST(Xml, WhatIsNestedDeeperThanAnyMachineIsAnErrorWithTheLine) {
   constexpr int depth = 60000;
   std::string pci = "<system>\n<cpu host_hash=\"0x1\" numaid=\"0\">\n";
@@ -213,7 +213,7 @@ TEST(TopologyFile, KindsAreToldApart) {
     std::ofstream(path, std::ios::trunc) << nothing;
     EXPECT_THAT(load_topology_file(path).error().message, HasSubstr("is empty"));
   }
-  ASSERT_EQ(::truncate(path.c_str(), off_t{1} << 40), 0);  // a hole: no disk is that large
+  ASSERT_EQ(::truncate(path.c_str(), off_t{1} << 40), 0);  // a sparse file, as no disk is that large
   EXPECT_THAT(load_topology_file(path).error().message, HasSubstr("far too long"));
   EXPECT_THAT(load_topology_file("/dev/zero").error().message, HasSubstr("far too long"));
   EXPECT_THAT(load_topology_file(::testing::TempDir()).error().message, HasSubstr("Is a directory"));

@@ -1,4 +1,4 @@
-// Ranks that join over TCP and UCX, of which one cannot, or is not to.
+// Ranks that join over TCP and UCX, one of which cannot, or is told not to.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -18,7 +18,7 @@ class UcxJoin : public ::testing::Test {
     const auto worker = ucx::Worker::open(0, 1);
     if (!worker && worker.error().code == Code::unsupported) GTEST_SKIP() << worker.error().message;
   }
-  /// Three processes, the last of which has that setting: what all are told.
+  /// Starts three processes, the last with that setting, and checks what all of them are told.
   static void expect_all_told(const char* variable, const char* value, straitResult_t result, const char* text) {
     LateId id;
     std::vector<pid_t> ranks;

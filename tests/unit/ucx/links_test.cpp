@@ -1,4 +1,4 @@
-// Links of TCP whose long messages go by UCX.
+// TCP links whose long messages travel by UCX.
 #include <atomic>
 
 #include "transports/slots/segment.hpp"
@@ -15,7 +15,7 @@ class UcxLinks : public ::testing::Test {
   }
 };
 
-/// Short ones, which overtake long ones, wait for these.
+/// Short messages overtake long ones on the way, and must wait for them.
 TEST_F(UcxLinks, EveryReaderGetsEveryMessageInOrder) {
   constexpr unsigned messages = 200;
   with_transports(
@@ -33,13 +33,13 @@ TEST_F(UcxLinks, EveryReaderGetsEveryMessageInOrder) {
       ByUcx::all);
 }
 
-/// By another host's ranks alone, of which there are none.
+/// `other_hosts`: UCX is used only between hosts, and here there is one host.
 TEST_F(UcxLinks, RanksOfOneHostDoWithout) {
   with_transports(
       2, [](std::uint32_t, TcpTransport& transport) { EXPECT_EQ(transport.name(), "tcp"); }, ByUcx::other_hosts);
 }
 
-/// Neither does the rank that sends look after them, nor the one that is to get them.
+/// Neither the sending rank nor the receiving one does anything for its messages while they travel.
 TEST_F(UcxLinks, MessagesTravelBetweenIdleRanks) {
   std::atomic<bool> is_sent{false};
   with_transports(

@@ -9,7 +9,7 @@
 
 #if __has_include(<ucp/api/ucp.h>)
 #include <ucp/api/ucp.h>
-// What is declared by hand is what the library has.
+// The hand-written declarations match the library's.
 namespace strait::ucp_abi {
 static_assert(sizeof(Outcome) == sizeof(ucs_status_t));
 static_assert(static_cast<int>(Outcome::in_progress) == UCS_INPROGRESS);
@@ -46,7 +46,7 @@ namespace {
 
 using ucx::Worker;
 
-/// Two of them, of this process.
+/// Two workers in this process.
 class Workers : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -63,7 +63,7 @@ class Workers : public ::testing::Test {
       EXPECT_FALSE(workers[rank]->is_connected(rank));
     }
   }
-  /// Both go on until it holds, or for 20 s.
+  /// Makes progress on both workers until the condition holds, or for 20 s; returns whether it holds.
   template <class Condition>
   bool soon(const Condition& condition) {
     const Deadline deadline = Deadline::after_ms(20'000);
@@ -79,7 +79,7 @@ class Workers : public ::testing::Test {
 
 std::byte value_of(std::size_t message, std::size_t place) { return static_cast<std::byte>(message * 31 + place * 7); }
 
-/// Whether they come before somebody asks for them or after, and both ways.
+/// This holds whether messages come before they are asked for or after, and in both directions.
 TEST_F(Workers, BringTheNthMessageToTheNthPlace) {
   const std::array<std::size_t, 7> lengths{1, 0, 17, 16 << 10, 300'001, 4 << 20, 5};
   for (const bool asks_first : {false, true}) {
@@ -128,7 +128,7 @@ TEST_F(Workers, TellByTheDescriptorThatThereIsSomethingToDo) {
   EXPECT_EQ(place, bytes);
 }
 
-/// What it never sends is no loss before somebody asks for it.
+/// A message that the peer never sent is not lost before this rank asks for it.
 TEST_F(Workers, LoseWhatAPeerTakesWithIt) {
   bool has_arrived = false;
   Bytes first(100), place(1 << 20);
@@ -145,7 +145,8 @@ TEST_F(Workers, LoseWhatAPeerTakesWithIt) {
   EXPECT_FALSE(workers[1]->is_sending_to(0));
 }
 
-/// What UCX has taken to be sent may have been no further than its own copy when the peer, or the way to it, failed.
+/// When the peer or the path to it failed, data that UCX had accepted for sending may have got no further than UCX's
+/// own copy.
 TEST_F(Workers, MayLoseWhatIsSent) {
   bool has_arrived = false;
   Bytes place(100);
@@ -160,7 +161,7 @@ TEST_F(Workers, MayLoseWhatIsSent) {
   EXPECT_TRUE(workers[0]->has_lost(1));
 }
 
-/// Messages of several come in any order.
+/// Messages from several peers come in any order.
 TEST(SeveralWorkers, AreToldApart) {
   std::array<std::unique_ptr<Worker>, 3> workers;
   for (std::uint32_t rank = 0; rank < 3; ++rank) {

@@ -1,4 +1,4 @@
-// The first error of a communicator, whoever raises it and when.
+// The first error of a communicator, whichever rank raises it and when.
 #include "calls/watch.hpp"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace strait::testing {
 namespace {
 
-/// One that carries nothing, and knows of one call at most.
+/// A transport that carries nothing, and reports one posted call at most.
 class NoTransport final : public Transport {
  public:
   std::string_view name() const override { return "none"; }
@@ -49,10 +49,10 @@ struct Ranks {
   std::vector<std::unique_ptr<Watch>> watches;
 };
 
-/// It may go on whenever it likes: what others have told by then stays.
+/// A rank that stood still may continue at any time; the error that others have reported by then stays.
 TEST(FirstError, StaysWhateverARankThatStoodStillWritesLater) {
   Ranks ranks(3);
-  ranks.controls[0].raised.state.store(1);  // rank 0 is about to write its error, and stands still
+  ranks.controls[0].raised.state.store(1);  // rank 0 is about to write its error, and stops
   const Stopwatch watch;
   EXPECT_EQ(ranks.watches[1]->raise({Code::timeout, "of rank 1"}).message, "of rank 1");
   EXPECT_LT(watch.elapsed(), std::chrono::milliseconds(50)) << "it need not wait for that";
@@ -62,7 +62,7 @@ TEST(FirstError, StaysWhateverARankThatStoodStillWritesLater) {
   EXPECT_EQ(ranks.watches[0]->raise({Code::aborted, "once more"}).message, "of rank 1");
 }
 
-/// Two threads of each.
+/// Two threads of each rank raise errors at the same time.
 TEST(FirstError, IsTheSameForAllWhoRaiseOneAtATime) {
   for (int round = 0; round < 200; ++round) {
     Ranks ranks(3);
@@ -80,7 +80,8 @@ TEST(FirstError, IsTheSameForAllWhoRaiseOneAtATime) {
   }
 }
 
-/// A slow one may make it after this one has begun to look, and may wait for nobody in it.
+/// A slow rank may make its differing call after this rank has begun to look for differences, and may not wait for any
+/// rank in it.
 TEST(CallsThatDiffer, AreSeenAlsoWhereOneComesLater) {
   Ranks ranks(2);
   Watch::Waiting waiting;
