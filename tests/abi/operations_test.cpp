@@ -229,7 +229,7 @@ TEST(Reductions, PreMulSumFromHostAndDevice) {
   });
 }
 
-/// The ids of reductions may coincide between communicators, so which scalar would be used is a matter of chance.
+/// Without the check, it would be a matter of chance which communicator's scalar is used.
 TEST(Reductions, OfAnotherCommunicatorAreRefused) {
   ncclComm_t comms[2] = {};
   ncclRedOp_t ops[2] = {};

@@ -33,7 +33,8 @@ TEST(Shrink, LeavesRanksOut) {
   });
 }
 
-/// The first of the remaining ranks cannot listen for the others: they must be told, and none may wait for its address.
+/// The first of the remaining ranks cannot listen for the others: they must be told, and none may wait for its
+/// unique id.
 TEST(Shrink, FailsOnAllRanksWhereTheFirstCannotStartIt) {
   on_processes(3, [](ncclComm_t comm, int rank, int) {
     int excluded[] = {0};

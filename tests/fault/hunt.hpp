@@ -193,7 +193,7 @@ inline void check(const Round& round, int rank, const Report& report, Clock::tim
   if (round.kills()) {
     expect(straitRemoteError, victim, round.limits.told_within);
   } else if (round.fault == Fault::aborts) {
-    const bool of_set_up = message.find("while it was made") != std::string::npos;  // ended a split or the like
+    const bool of_set_up = message.find("while it was made") != std::string::npos;  // while a split made a communicator
     expect(straitAborted, (of_set_up ? "aborted while it was made, on " : "aborted by ") + victim,
            round.limits.told_within);
   } else if (round.fault == Fault::leaves) {

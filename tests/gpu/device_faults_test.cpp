@@ -154,8 +154,8 @@ TEST_P(DeviceFaults, ReplayedCallsThatDifferAreShownToAll) {
   }
 }
 
-/// Returns a graph of calls in which ranks have different parts; with islands, some ranks need one launch and others
-/// two. In the last call only ranks 0 and 1 have data.
+/// Returns a graph of calls in which ranks have different parts; with islands, such a call is one launch or two. In the
+/// last call only ranks 0 and 1 have data.
 cudaGraphExec_t captured_exchanges(const DeviceSide& side, int rank, int ranks) {
   constexpr std::size_t block = std::size_t{1} << 18;
   std::int32_t* const to = side.data + DeviceSide::bytes / 2 / sizeof(std::int32_t);

@@ -59,8 +59,8 @@ void check_shapes(straitComm_t comm, int rank, int ranks, const std::vector<Coll
         }
 }
 
-/// Small calls use copy engines too. Collectives that cannot write directly work as always. In-place calls save data
-/// that is overwritten in windows.
+/// Small calls use copy engines too. Collectives that cannot write directly work as always. Data that in-place
+/// calls overwrite is saved in windows first.
 TEST_P(DeviceRegistration, AllShapes) {
   setenv("STRAIT_COPY_ENGINE_BYTES", "1", 1);
   run([](straitComm_t comm, int rank, int ranks) {

@@ -178,7 +178,7 @@ TEST_P(DeviceWire, Bits) { run(check_bits, straitWireFp8); }
 TEST_P(DeviceWire, BitsOfManyTurns) { run(check_turns, straitWireInt8); }
 TEST_P(DeviceWire, BitsOfCallsTurnAbout) { run(check_turn_about); }
 TEST_P(DeviceWire, IsOfTheCommunicator) {
-  setenv("STRAIT_WIRE_BYTES", "16K", 1);  // the format is used from the size on where it pays
+  setenv("STRAIT_WIRE_BYTES", "16K", 1);  // the default is the size from which on the format pays
   run(check_configured, straitWireInt8);
   unsetenv("STRAIT_WIRE_BYTES");
 }

@@ -1,6 +1,6 @@
 // Lines: a writer that runs ahead of its reader, as the root of a broadcast does. Each slot has two lines, each of
-// which arrives as a whole together with its flag. Calls of different numbers of rounds follow one another; in some
-// runs one of the writer's calls differs from the reader's.
+// which arrives as a whole together with its flag. Calls of different lengths follow one another; in some runs one
+// of the writer's calls differs from the reader's.
 // mutants: NO_CREDIT=assertion FLAG_WITHOUT_USE=assertion FLAG_WITHOUT_CALL=assertion TORN=assertion
 // mutants: GIVE_BACK_BEFORE_READING=assertion NO_GIVE_BACK_AT_START=deadlock NO_ABORT=deadlock
 #define DEPTH 2
