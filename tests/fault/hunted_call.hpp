@@ -81,7 +81,7 @@ inline Call make_call(std::uint64_t seed, std::uint64_t number, const CallLimits
   call.c.seed = seed + number;
   const std::size_t most =
       std::min(limits.most_elements, limits.most_bytes / size_bytes(call.c.type)) / call.rank_count();
-  std::uint64_t magnitude = 2;  // all magnitudes are about equally likely
+  std::uint64_t magnitude = 2;  // all magnitudes occur; each is 0.8 times as likely as the one before
   while (magnitude < most && draws.below(5) != 0) magnitude *= 4;
   call.c.count = std::min<std::size_t>(1 + draws.below(magnitude), most);
   call.in_graph = draws.below(4) == 0 && !call.is_set_up();
