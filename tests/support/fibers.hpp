@@ -104,7 +104,7 @@ class Fibers {
 #endif
 #ifdef STRAIT_ASAN_FIBERS
     ASAN_UNPOISON_MEMORY_REGION(stacks_,
-                                caller_ * stack_bytes);  // the memory may be reused for something other than stacks
+                                caller_ * stack_bytes);  // what is mapped here next is no stack
 #endif
     munmap(stacks_, caller_ * stack_bytes);
   }
