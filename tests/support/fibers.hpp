@@ -103,8 +103,7 @@ class Fibers {
     for (std::uint32_t i = 0; i < caller_; ++i) __tsan_destroy_fiber(fibers_[i].sanitizer);
 #endif
 #ifdef STRAIT_ASAN_FIBERS
-    ASAN_UNPOISON_MEMORY_REGION(stacks_,
-                                caller_ * stack_bytes);  // what is mapped here next is no stack
+    ASAN_UNPOISON_MEMORY_REGION(stacks_, caller_ * stack_bytes);  // later mappings here are no stacks
 #endif
     munmap(stacks_, caller_ * stack_bytes);
   }
