@@ -1,4 +1,4 @@
-// Adds up a vector over all ranks of whatever launcher started them.
+// Adds up a vector over all ranks, whichever launcher started them.
 //   c++ -std=c++20 all_reduce.cpp $(pkg-config --cflags --libs strait) -o all_reduce && mpirun -np 4 ./all_reduce
 #include <exception>
 #include <iostream>

@@ -1,4 +1,4 @@
-/* Four ranks, threads of one process, add up a vector.
+/* Four ranks, which are threads of one process, add up a vector.
  *   cc all_reduce_threads.c $(pkg-config --cflags --libs strait) -pthread && ./a.out */
 #include <pthread.h>
 #include <stdio.h>

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 
-WIDTH, DEPTH, BATCH = 512, 4, 64  # of each device
+WIDTH, DEPTH, BATCH = 512, 4, 64  # sizes of the network; examples per device
 RANK_VARIABLE = "EXAMPLE_RANK"
 
 
@@ -25,12 +25,12 @@ def parse_arguments():
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--json", help="where the losses go")
-    parser.add_argument("--coordinator", help=argparse.SUPPRESS)  # of the processes that this starts
+    parser.add_argument("--coordinator", help=argparse.SUPPRESS)  # set for the processes that this program starts
     return parser.parse_args()
 
 
 def start_processes(arguments):
-    """This program again, as each of the processes. The exit status."""
+    """Starts this program again as each of the processes. Returns the exit status."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         coordinator = f"127.0.0.1:{free.getsockname()[1]}"
@@ -41,7 +41,7 @@ def start_processes(arguments):
 
 
 def join_processes(arguments):
-    import jax  # reads its settings, which the caller has made, when it is imported
+    import jax  # reads its settings when it is imported; the caller has set them
 
     rank = int(os.environ[RANK_VARIABLE])
     devices = int(os.environ.get("EXAMPLE_DEVICES", "0")) or count_gpus()
@@ -56,7 +56,7 @@ def count_gpus():
 
 
 def check_collectives(jax, mesh, on_all):
-    """Against numpy, on integers, whose sums have one result in any order."""
+    """Compares the collectives with numpy, on integers, whose sums are the same in any order."""
     import jax.numpy as jnp
     import numpy as np
 
@@ -84,7 +84,7 @@ def check_collectives(jax, mesh, on_all):
     pairs = [(rank, (rank + 1) % size) for rank in range(size)]
     check("ppermute", call(lambda row: lax.ppermute(row, "gpu", pairs)), np.roll(whole, 1, 0))
     if jax.default_backend() == "cpu":
-        return  # it has none of these
+        return  # JAX has none of the following on CPUs
     length = whole.shape[-1]
     every, place = jnp.arange(size) * length, jnp.full(size, length)
 
@@ -98,7 +98,7 @@ def check_collectives(jax, mesh, on_all):
 
 
 def train(jax, mesh, on_all, steps):
-    """The losses; and how many steps a second, without the first ones."""
+    """Returns the losses, and the steps per second without the first ones."""
     import jax.numpy as jnp
     import numpy as np
 

@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 
 def timed_us(body):
-    """One run of `body` on the current stream."""
+    """Returns how long one run of `body` takes on the current stream."""
     dist.barrier()
     torch.cuda.synchronize()
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -29,8 +29,8 @@ def timed_us(body):
 
 
 def time_in_turn_us(bodies, turns, device):
-    """Of each of `bodies`, by name: the median, of the slowest rank. They take turns, because a GPU that has been at work
-    for a while is slower than one that has rested."""
+    """Returns for each of `bodies`, by name, the median of its times on the slowest rank. The bodies take turns,
+    because a GPU that has been busy for a while is slower than one that was idle."""
     times = {name: [] for name in bodies}
     for turn in range(turns + 2):
         for name, body in bodies.items():
@@ -75,7 +75,7 @@ def main():
 
     bodies = {"products_us": products, "all_reduce_us": all_reduce, "side_by_side_us": side_by_side}
     row = time_in_turn_us(bodies, arguments.turns, device)
-    # Ones, averaged: the sum must be right whatever runs beside it.
+    # The average of ones must be ones, whatever ran beside the all-reduce.
     assert torch.equal(gradients, torch.ones_like(gradients)), "the all-reduce is wrong"
     if dist.get_rank() == 0:
         shorter = min(row["products_us"], row["all_reduce_us"])

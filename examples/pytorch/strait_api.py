@@ -1,8 +1,8 @@
-"""What the examples need of strait.h, by ctypes. No PyTorch in here: a test compares it with the header."""
+"""The part of strait.h that the examples use, by ctypes. Without PyTorch: a test compares it with the header."""
 import ctypes
 
 WIRES = {"off": 1, "int8": 2, "fp8": 3, "int4": 4}  # straitWireFormat_t
-TYPES = {"float16": 6, "float32": 7, "bfloat16": 9}  # straitDataType_t: those that can have a wire format
+TYPES = {"float16": 6, "float32": 7, "bfloat16": 9}  # straitDataType_t: the types that can have a wire format
 AVERAGE = 4  # straitAvg
 
 
@@ -24,7 +24,7 @@ class CallOptions(ctypes.Structure):
 
 
 class Library:
-    """Every call that fails raises RuntimeError with Strait's own message."""
+    """Strait's library. A call that fails raises RuntimeError with Strait's own message."""
 
     def __init__(self, path="libstrait.so.0"):
         self.library = ctypes.CDLL(path)
@@ -40,7 +40,7 @@ class Library:
         return bytes(unique)
 
     def init_rank(self, unique, ranks, rank, device, timeout_ms=0):
-        """A communicator; `device` -1: of a host rank. Within a group it is one once the group has ended."""
+        """Returns a communicator; `device` -1: for a host rank. Inside a group it is usable after the group."""
         comm = ctypes.c_void_p()
         config = Config(size_bytes=ctypes.sizeof(Config), magic=Config.MAGIC, device=device, timeout_ms=timeout_ms)
         self.call("straitCommInitRank", ctypes.byref(comm), ranks, ctypes.byref(UniqueId.from_buffer_copy(unique)), rank,
@@ -48,7 +48,7 @@ class Library:
         return comm
 
     def average(self, comm, pointer, count, element_type, wire, residual, stream):
-        """In place, over the ranks. `residual`: the address of `count` floats, or None."""
+        """Averages a buffer over the ranks, in place. `residual`: the address of `count` floats, or None."""
         options = CallOptions(size_bytes=ctypes.sizeof(CallOptions), magic=CallOptions.MAGIC, wire=WIRES[wire],
                               residual=residual)
         self.call("straitAllReduceWithOptions", ctypes.c_void_p(pointer), ctypes.c_void_p(pointer),

@@ -32,7 +32,7 @@ from torch.nn.parallel import DistributedDataParallel
 from wire_hook import WireState, average_in_wire_format
 
 
-# Wide rather than deep: the host must launch kernels faster than the GPUs run them, or nothing else can be seen.
+# Wide rather than deep: the host must launch kernels faster than the GPUs run them, or only launches are measured.
 MODELS = {
     "small": {"width": 256, "depth": 4, "heads": 4, "batch": 16, "length": 64, "lr": 3e-4},
     "300m": {"width": 2048, "depth": 6, "heads": 16, "batch": 8, "length": 256, "lr": 1e-4},
@@ -55,10 +55,10 @@ class Transformer(nn.Module):
 
 
 class Trainer:
-    """A model on this rank's GPU, and what trains it on words of its own. Every one begins with the same parameters and
-    sees the same words.
+    """A model on this rank's GPU, which is trained on this rank's words. All trainers begin with the same
+    parameters and see the same words.
 
-    `wrap(module)` is the module that trades gradients; `alone`: they are not traded."""
+    `wrap(module)` returns the module that exchanges gradients. With `alone` gradients are not exchanged."""
 
     def __init__(self, name, device, wrap, alone=False):
         self.sizes = MODELS[name]
@@ -73,8 +73,8 @@ class Trainer:
         self.generator = torch.Generator(device=device).manual_seed(1000 + dist.get_rank())
 
     def step(self):
-        """The loss of this rank's words."""
-        # Each word is the one before it, plus one: something that can be learnt.
+        """Trains one step and returns the loss for this rank's words."""
+        # Each word is the previous one plus one, which the model can learn.
         first = torch.randint(0, 512, (self.sizes["batch"], 1), generator=self.generator, device=self.device)
         words = (first + torch.arange(self.sizes["length"] + 1, device=self.device)) % 512
         self.optimizer.zero_grad(set_to_none=True)
@@ -88,8 +88,8 @@ class Trainer:
 
 
 def join():
-    """This rank's GPU, once its process group is there."""
-    # More ranks than GPUs is for trying out: with NCCL an error, with Strait by STRAIT_SHARE_GPUS=1.
+    """Makes the process group and returns this rank's GPU."""
+    # More ranks than GPUs are an error with NCCL. Strait allows them for trials with STRAIT_SHARE_GPUS=1.
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", device_id=device)
@@ -140,7 +140,7 @@ def train(arguments):
 
 
 def check_same(model):
-    """All ranks of DDP end with the same bits, whatever their gradients were carried as."""
+    """Checks that all ranks of DDP end with the same bits, in whatever format gradients were sent."""
     own = torch.stack([each.detach().view(torch.int32).sum(dtype=torch.int64) for each in model.parameters()])
     least, most = own.clone(), own.clone()
     dist.all_reduce(least, op=dist.ReduceOp.MIN)
@@ -149,7 +149,7 @@ def check_same(model):
 
 
 def check_calls(rank, device):
-    """The calls that training does not make, each with its result checked."""
+    """Makes the calls that training does not make, and checks their results."""
     ranks = dist.get_world_size()
     mine = torch.arange(ranks * 3, device=device) + 100 * rank
     received = torch.empty_like(mine)
@@ -169,7 +169,7 @@ def check_calls(rank, device):
     assert value.item() == sum(r for r in range(ranks) if r % 2 == rank % 2), "a sub-group"
 
     value = torch.ones(4096, device=device)
-    dist.all_reduce(value)  # before the capture: what is set up at the first call is set up here
+    dist.all_reduce(value)  # before the capture, so that the set-up of the first call is not captured
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         dist.all_reduce(value)

@@ -47,7 +47,7 @@ def trainer_of(name, arguments, device):
 
 
 def seconds_of(trainer, steps):
-    """Of the slowest rank."""
+    """Returns the time of the slowest rank."""
     dist.barrier()
     torch.cuda.synchronize()
     began = time.perf_counter()

@@ -17,11 +17,11 @@ from torch import nn
 from train import Transformer
 
 WAYS = ("off", False), ("int8", False), ("fp8", False), ("int4", False), ("int4", True)  # format, error feedback
-LENGTH, BATCH = 256, 12  # of a rank
+LENGTH, BATCH = 256, 12  # for each rank
 
 
 class Ranks:
-    """Communicators of several ranks, all of this process and on this GPU, each with a stream of its own."""
+    """Communicators of several ranks, all in this process and on this GPU, each with its own stream."""
 
     def __init__(self, count):
         self.library = strait_api.Library()
@@ -32,7 +32,7 @@ class Ranks:
         self.streams = [torch.cuda.Stream() for _ in range(count)]
 
     def average(self, gradients, wire, residuals):
-        """In place, over the ranks."""
+        """Averages the gradients over the ranks, in place."""
         now = torch.cuda.current_stream()
         self.library.call("straitGroupStart")
         for rank, (comm, stream, values) in enumerate(zip(self.comms, self.streams, gradients)):
@@ -49,7 +49,7 @@ class Ranks:
 
 
 def read_text(most_bytes):
-    """The training text, and a part that is kept for validation."""
+    """Returns the training text, and a part that is kept for validation."""
     folders = [pathlib.Path(sysconfig.get_path("stdlib")), pathlib.Path(torch.__file__).parent]
     text = bytearray()
     for path in sorted(path for folder in folders for path in folder.rglob("*.py") if "test" not in str(path)):

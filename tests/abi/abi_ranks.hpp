@@ -9,7 +9,7 @@
 #include "support/ranks.hpp"
 #include "support/stopwatch.hpp"
 
-/// Ranks for tests of the drop-in. (strait_over_nccl.cpp lets them join through it.)
+/// Runs ranks for tests of the drop-in libnccl.so.2. They join through strait_over_nccl.cpp.
 namespace strait::testing {
 
 #define NCCL_EXPECT_OK(call)                                                           \
@@ -28,7 +28,7 @@ inline RankBody over_nccl(NcclBody body) {
 inline void on_threads(int ranks, NcclBody body) { run_as_threads(ranks, over_nccl(std::move(body))); }
 inline void on_processes(int ranks, NcclBody body) { run_as_processes(ranks, over_nccl(std::move(body))); }
 
-/// Polls until the communicator is no longer in progress, as programs do; ncclInProgress after 20 s.
+/// Polls until the communicator is no longer in progress, as programs do. Returns its state: ncclInProgress after 20 s.
 inline ncclResult_t await_ready(ncclComm_t comm) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   ncclResult_t state = ncclInProgress;
@@ -39,8 +39,8 @@ inline ncclResult_t await_ready(ncclComm_t comm) {
   return state;
 }
 
-/// Calls on a thread what makes a communicator, with ranks that do not come. This thread, which has the handle already,
-/// aborts it.
+/// Calls `make` on a thread: it makes a communicator with ranks that never come. This thread, which already has the
+/// handle, aborts it, and the call must return.
 inline void expect_abort_ends(const std::function<ncclResult_t(ncclComm_t* made)>& make) {
   std::atomic<ncclComm_t*> place{nullptr};
   ncclResult_t result = ncclSuccess;

@@ -1,5 +1,5 @@
-/* A C program of NCCL's: several ranks in one thread. Strait's header compiles as C11, the library links, sums are
- * right. Arguments: maxCTAs of each rank, for a configuration that sets other fields, too. */
+/* An NCCL program in C with several ranks in one thread: Strait's header must compile as C11, the library must link,
+ * and sums must be right. Arguments: maxCTAs of each rank, for a configuration that also sets other fields. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

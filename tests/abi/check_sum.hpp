@@ -10,7 +10,7 @@
 
 namespace strait::testing {
 
-/// A sum over all ranks, which only the right ranks in the right communicator get right.
+/// Checks an all-reduce whose result is right only if exactly `members` take part, each with its own `rank`.
 inline void check_sum(ncclComm_t comm, int rank, const std::vector<int>& members) {
   constexpr std::size_t count = 1001;
   std::vector<std::int32_t> mine(count), sum(count, -1);

@@ -1,4 +1,4 @@
-// How communicators of the drop-in begin and end: in groups, in the background, by abort; over host ranks.
+// How communicators of the drop-in begin and end: in groups, in the background, by abort; with host ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -78,7 +78,7 @@ TEST(Init, ByTheFirstOfSeveralIds) {
     EXPECT_EQ(ncclCommInitRankScalable(&comms[0], 2, 0, more_or_none, ids, nullptr), ncclInvalidArgument);
 }
 
-/// An argument error in the group: nothing is set up, and the handles say why.
+/// An argument error in the group: nothing is set up, and the handles report it.
 TEST(Init, ASpoiledGroupSetsNothingUp) {
   ncclUniqueId id;
   NCCL_EXPECT_OK(ncclGetUniqueId(&id));
@@ -116,7 +116,7 @@ TEST(NonBlocking, InitAndSplitAreInProgressUntilAllAreThere) {
   EXPECT_EQ(ncclCommInitRankConfig(&comms[ranks - 1], ranks, id, ranks - 1, &config), ncclInProgress);
   for (ncclComm_t comm : comms) EXPECT_EQ(await_ready(comm), ncclSuccess) << ncclGetLastError(comm);
 
-  // The parent is in progress, too, and its handle to the part is there at once.
+  // The parent is in progress as well, and its handle to the part exists at once.
   ncclComm_t parts[ranks] = {};
   for (int rank = 0; rank < ranks - 1; ++rank)
     EXPECT_EQ(ncclCommSplit(comms[rank], 0, rank, &parts[rank], nullptr), ncclInProgress);
@@ -132,14 +132,14 @@ TEST(NonBlocking, InitAndSplitAreInProgressUntilAllAreThere) {
     for (int rank = 0; rank < ranks - 1; ++rank)
       threads.emplace_back([&, rank] { check_sum(parts[rank], rank, all_of(ranks - 1)); });
   }
-  for (int rank = 0; rank < ranks - 1; ++rank)  // of which the old communicators say how they are asked
+  for (int rank = 0; rank < ranks - 1; ++rank)  // parts inherit the non-blocking mode
     EXPECT_EQ(ncclCommFinalize(parts[rank]), ncclInProgress);
   for (int rank = 0; rank < ranks - 1; ++rank) EXPECT_EQ(await_ready(parts[rank]), ncclSuccess);
   for (int rank = 0; rank < ranks - 1; ++rank) NCCL_EXPECT_OK(ncclCommDestroy(parts[rank]));
   for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommDestroy(comm));
 }
 
-/// As in NCCL the old communicator says whether the split blocks, and the part whether what it is asked later does.
+/// As in NCCL, the old communicator's mode decides whether the split blocks, the part's whether later calls on it do.
 TEST(NonBlocking, APartOfABlockingCommunicatorIsThereAtOnce) {
   on_threads(2, [](ncclComm_t comm, int rank, int) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -184,14 +184,14 @@ TEST(NonBlocking, AbortWhileRanksAreMissing) {
   EXPECT_LT(watch.elapsed(), std::chrono::seconds(2));
 }
 
-/// A blocking init, whose handle another thread has already.
+/// Another thread, which already has the handle, aborts a blocking init.
 TEST(Abort, FromAnotherThreadReleasesAnInit) {
   ncclUniqueId id;
   NCCL_EXPECT_OK(ncclGetUniqueId(&id));
   expect_abort_ends([&](ncclComm_t* comm) { return ncclCommInitRank(comm, 2, id, 0); });
 }
 
-/// A split in the background that not all ranks come to.
+/// A split in the background that not all ranks join.
 TEST(Abort, EndsASplitOnAllRanks) {
   ncclUniqueId id;
   NCCL_EXPECT_OK(ncclGetUniqueId(&id));
@@ -235,8 +235,8 @@ TEST(Abort, FromAnotherThreadReleasesARunningCall) {
   NCCL_EXPECT_OK(ncclCommDestroy(comms[1]));
 }
 
-/// PyTorch's shutdown() was nothing but an abort for some versions, on one rank before another. The other's watchdog
-/// may still be about to ask.
+/// In some versions of PyTorch, shutdown() was only an abort, on one rank before another. The other rank's watchdog may
+/// still query its communicator and must see no failure.
 TEST(Abort, OfAnIdleCommunicatorIsNoFailureToOthers) {
   ncclComm_t comms[2] = {};
   NCCL_EXPECT_OK(ncclCommInitAll(comms, 2, nullptr));
@@ -276,7 +276,8 @@ TEST(Abort, NotWhileTheOpenGroupHoldsCalls) {
   NCCL_EXPECT_OK(ncclCommDestroy(comm));
 }
 
-/// A group that is open on one thread while another aborts: its end reports, and nothing is used after it was freed.
+/// A group is open on one thread while another thread aborts its communicator: the group's end must report it, and
+/// nothing may be used after it was freed.
 TEST(Abort, OfACommunicatorThatAnotherThreadsGroupHolds) {
   ncclComm_t comm = nullptr;
   NCCL_EXPECT_OK(ncclCommInitAll(&comm, 1, nullptr));
@@ -287,7 +288,7 @@ TEST(Abort, OfACommunicatorThatAnotherThreadsGroupHolds) {
   EXPECT_EQ(ncclGroupEnd(), ncclRemoteError);
 }
 
-/// To who revokes it is a success, to the others an error until they do likewise.
+/// On a rank that revokes, the state is success; on the others it is an error until they revoke, too.
 TEST(Abort, RevokeKeepsTheHandle) {
   on_threads(2, [](ncclComm_t comm, int rank, int) {
     Values values(1);
@@ -335,7 +336,7 @@ ncclComm_t make_one_that_does_not_block() {
   return comm;
 }
 
-/// Not even behind one that goes on.
+/// In a group, the error must not be hidden by another communicator whose finalize is still in progress.
 TEST(Finalize, OfAFailedCommunicatorSaysSo) {
   ncclComm_t comms[2] = {}, other = make_one_that_does_not_block();
   NCCL_EXPECT_OK(ncclCommInitAll(comms, 2, nullptr));

@@ -1,4 +1,4 @@
-// What a program's ncclConfig_t means, whichever version of NCCL's header it was built with.
+// How a program's ncclConfig_t is read, whichever version of NCCL's header it was built with.
 #include "nccl/config.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ TEST(Settings, VersionThatIsServedHasOneDefault) {
   EXPECT_EQ(VariableName("STRAIT_NCCL_VERSION").variable().default_value, std::to_string(default_version));
 }
 
-/// Says what a program of NCCL's, whose environment has that variable, gets for a setting of Strait's.
+/// Prints the value of Strait's setting `ours` for an NCCL program whose environment has `variable`=`value`, and exits.
 [[noreturn]] void say(const char* ours, const char* variable = "NCCL_DEBUG", const char* value = "WARN") {
   setenv(variable, value, 1);
   apply_settings();
@@ -101,7 +101,7 @@ TEST(Config, ABoundOrNoSMs) {
   EXPECT_EQ(max_sms_of(config), 16) << "a number says more";
 }
 
-/// The struct of 2.14 ended after `blocking`; what follows it in memory is not ours to read.
+/// The struct of 2.14 ended after `blocking`; memory behind it must not be read.
 TEST(Config, ShortOneOfAnOldVersion) {
   struct {
     std::size_t size;
@@ -119,7 +119,7 @@ TEST(Config, ShortOneOfAnOldVersion) {
   EXPECT_EQ(out.graphStreamOrdering, NCCL_CONFIG_UNDEF_INT);
 }
 
-/// A later NCCL's struct is longer: its fields that we do not know are not written into ours.
+/// A later NCCL's struct is longer: fields that Strait does not know must not be copied into its shorter struct.
 TEST(Config, LongerThanOurs) {
   struct {
     ncclConfig_t known;
@@ -177,7 +177,7 @@ TEST(Config, FieldsThatMeanNothingHereAreNamed) {
   const std::vector<std::string> expected = {"minCTAs", "trafficClass", "commName"};
   const std::vector<const char*> names = ignored_fields(config);
   EXPECT_EQ(std::vector<std::string>(names.begin(), names.end()), expected);
-  // Those that a program cannot have set are not.
+  // Fields that the program's version did not have are not reported.
   const ncclConfig_t old = filled(21700, sizeof old);
   ncclConfig_t out;
   ASSERT_EQ(read(&old, out), ncclSuccess);
@@ -200,7 +200,7 @@ TEST(Config, GarbageIsRefused) {
   EXPECT_EQ(read(&config, out), ncclInvalidArgument);
 }
 
-/// With a wrong magic, a size is nothing to go by: only the head is read. (AddressSanitizer watches.)
+/// With a wrong magic number, the size means nothing: only the head may be read. (AddressSanitizer checks.)
 TEST(Config, OnlyTheHeadIsReadBeforeTheMagicIsSeen) {
   const auto head = std::make_unique<std::size_t[]>(2);
   head[0] = std::numeric_limits<std::size_t>::max();

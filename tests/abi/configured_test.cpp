@@ -1,4 +1,4 @@
-// What of a program's configuration reaches the communicators that are made with it; over host ranks.
+// Which fields of a program's configuration reach the communicators that are made with it; with host ranks.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -14,15 +14,15 @@ namespace {
 constexpr int ranks = 3;
 using Comms = std::array<ncclComm_t, ranks>;
 
-/// Of each rank: maxCTAs, `undefined` in a configuration that says nothing of it, or no configuration.
+/// Values for a rank's maxCTAs. none: no configuration at all; undefined: a configuration without maxCTAs.
 constexpr int none = -1, undefined = NCCL_CONFIG_UNDEF_INT;
-/// In place of a bound: CTAPolicy, of which only ZERO has a meaning.
+/// Values that set CTAPolicy instead of a bound. Of the policies only ZERO has a meaning for Strait.
 constexpr int zero = -2, efficiency = -3;
 using Bounds = std::array<int, ranks>;
 
 using Make = std::function<ncclResult_t(std::size_t rank, ncclComm_t* made, ncclConfig_t* config)>;
 
-/// Makes communicators of several ranks, which succeeds, or fails because the ranks differ.
+/// Makes communicators of several ranks. Returns whether that succeeds; it fails if the ranks' settings differ.
 bool make_all(Comms& comms, const Bounds& bounds, std::size_t first, const Make& make) {
   NCCL_EXPECT_OK(ncclGroupStart());
   for (std::size_t rank = first; rank < ranks; ++rank) {
@@ -70,7 +70,7 @@ bool can_split(const Comms& parents, const Bounds& bounds) {
   return made;
 }
 
-/// Rank 0 is left out.
+/// Shrinks the communicators by rank 0.
 bool can_shrink(const Comms& parents, const Bounds& bounds) {
   Comms fewer{};
   const bool made = make_all(fewer, bounds, 1, [&](std::size_t rank, ncclComm_t* less, ncclConfig_t* config) {
@@ -81,7 +81,7 @@ bool can_shrink(const Comms& parents, const Bounds& bounds) {
   return made;
 }
 
-/// Strait's ranks find out whether they have one bound.
+/// Init succeeds only if all ranks have the same bound.
 TEST(MaxCTAs, BoundAllRanks) {
   EXPECT_TRUE(can_init({4, 4, 4}));
   EXPECT_TRUE(can_init({none, undefined, none}));

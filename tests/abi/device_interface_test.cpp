@@ -1,4 +1,4 @@
-// What programs ask of NCCL's device interface before they use it: that there is none is an answer, no error.
+// Programs query NCCL's device interface before they use it. Strait has none, and must say so without an error.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -8,7 +8,7 @@
 namespace strait::testing {
 namespace {
 
-/// ncclCommProperties_t as NCCL's headers have it, up to 2.29.3 and from 2.29.4 on.
+/// ncclCommProperties_t as in NCCL's headers, up to 2.29.3 and from 2.29.4 on.
 struct OldProperties {
   std::size_t size = sizeof(OldProperties);
   unsigned int magic = NCCL_API_MAGIC, version = 22903;

@@ -1,4 +1,4 @@
-// That a communicator is finalized once its work on the GPU is done: over GPU ranks of no GPU.
+// A communicator is finalized only when its work on the GPU is done; with GPU ranks on a fake GPU.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -13,7 +13,7 @@
 #include "nccl/driver.hpp"
 #include "unit/device_rank/fake_device_rank.hpp"
 
-/// Of one device, whose memory nobody asks for.
+/// A driver with one device. The tests allocate no memory on it.
 namespace strait::nccl::driver {
 Problem current_device(int& device) {
   device = 0;
@@ -50,7 +50,7 @@ ncclResult_t state_of(ncclComm_t comm) {
   return state;
 }
 
-/// On another thread, which is to wait for the GPU; what it returns.
+/// Makes a call on another thread, expects that it waits for the GPU, and returns its future result.
 template <class Call>
 std::future<ncclResult_t> call_that_waits(Call&& call) {
   auto result = std::async(std::launch::async, std::forward<Call>(call));
@@ -81,7 +81,7 @@ TEST(Finalize, IsInProgressMeanwhileWhereItDoesNotBlock) {
   NCCL_EXPECT_OK(ncclCommDestroy(comm));
 }
 
-/// Also where the program gives the communicator back within.
+/// The same holds if the program destroys a communicator within the group.
 TEST(Finalize, ComesBehindTheOperationsOfAGroup) {
   for (const bool destroys : {false, true}) {
     ncclComm_t comm = make(1), other = make(1);
@@ -114,8 +114,8 @@ TEST(Finalize, IsLeftToAnotherTimeByAGroupThatFails) {
   NCCL_EXPECT_OK(ncclCommDestroy(comm));
 }
 
-/// A program that gives its windows back before it aborts what hangs must come to the abort.
-/// Of which a program has many: together they wait no longer than one.
+/// A program that deregisters its windows before it aborts a hanging call must get to the abort. It may have many
+/// windows: together they must wait no longer than one.
 TEST(Finalize, WindowsAreGivenBackThoughTheGpuHangs) {
   ncclComm_t comm = make(1);
   fake_gpu.idle = 1;
@@ -132,7 +132,7 @@ TEST(Finalize, WindowsAreGivenBackThoughTheGpuHangs) {
   fake_gpu.idle = 1;
 }
 
-/// As PyTorch does before it aborts.
+/// PyTorch does this before it aborts.
 TEST(Finalize, WindowsAreGivenBackMeanwhile) {
   ncclComm_t comm = make(0);
   fake_gpu.idle = 1;

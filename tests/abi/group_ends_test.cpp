@@ -1,5 +1,5 @@
-// What the end of a group has to see to besides its calls: communicators that are aborted in it or meanwhile, and
-// threads that cannot be started; over host ranks.
+// What the end of a group does besides its calls: communicators that are aborted in the group or meanwhile, and threads
+// that cannot be started; with host ranks.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -16,12 +16,12 @@
 
 namespace {
 
-/// How many more threads this one may start; negative: any number.
+/// How many more threads this thread may start; negative: any number.
 thread_local int threads_left = -1;
 
 }  // namespace
 
-/// In place of the C library's, also for libnccl.so.2.
+/// Replaces the C library's function, also for libnccl.so.2.
 extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* thread,
                                                                      const pthread_attr_t* attributes,
                                                                      void* (*body)(void*), void* argument) noexcept {
@@ -34,7 +34,7 @@ extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* 
 namespace strait::testing {
 namespace {
 
-/// Ends the group while this thread can start only so many others.
+/// Ends the group while this thread can start only `threads` others.
 ncclResult_t end_group_with(int threads) {
   threads_left = threads;
   const ncclResult_t result = ncclGroupEnd();
@@ -42,8 +42,8 @@ ncclResult_t end_group_with(int threads) {
   return result;
 }
 
-/// Calls that hang on two communicators, and of which none returns before both are released: as kernels do where one
-/// that is to end waits for the whole GPU.
+/// Calls that hang on two communicators. Neither returns before both are released, as with kernels on a GPU, where the
+/// end of one may wait for the whole GPU.
 class HangingCalls {
  public:
   HangingCalls() {
@@ -61,7 +61,7 @@ class HangingCalls {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 
-  /// What they return at last; the other ranks have heard why by then.
+  /// Waits until the calls have returned, and returns their result. By then the other ranks have been told.
   ncclResult_t end() {
     caller_.join();
     for (ncclComm_t comm : {first[1], second[1]}) {
@@ -81,7 +81,7 @@ class HangingCalls {
   std::jthread caller_;
 };
 
-/// Less than a call is waited for that does not return.
+/// Less than the time for which an abort waits for a call that does not return.
 constexpr auto soon = std::chrono::seconds(5);
 
 TEST(AbortsInAGroup, StopAllBeforeTheyWaitForAny) {
@@ -95,7 +95,7 @@ TEST(AbortsInAGroup, StopAllBeforeTheyWaitForAny) {
   EXPECT_EQ(calls.end(), ncclRemoteError);
 }
 
-/// The end of an inner group is none yet.
+/// The end of an inner group must not carry out the aborts yet.
 TEST(AbortsInAGroup, InGroupsWithin) {
   HangingCalls calls;
   const Stopwatch watch;
@@ -110,7 +110,7 @@ TEST(AbortsInAGroup, InGroupsWithin) {
   EXPECT_EQ(calls.end(), ncclRemoteError);
 }
 
-/// What was aborted is ended all the same. (LeakSanitizer watches.)
+/// Communicators aborted in a group that ends with an error must end all the same. (LeakSanitizer checks.)
 TEST(AbortsInAGroup, ThatItselfEndsWithAnError) {
   for (const bool simulates : {false, true}) {
     HangingCalls calls;
@@ -130,7 +130,8 @@ TEST(AbortsInAGroup, ThatItselfEndsWithAnError) {
   }
 }
 
-/// The split is over when the operation hangs; that runs on, and is waited for.
+/// When the abort comes, the group's split is over and its operation hangs. The abort must end the operation, and what
+/// still runs must be waited for.
 TEST(AbortsFromOutside, OfACommunicatorThatTheGroupSplitsToo) {
   ncclComm_t comms[2] = {}, parts[2] = {};
   NCCL_EXPECT_OK(ncclCommInitAll(comms, 2, nullptr));
@@ -139,7 +140,7 @@ TEST(AbortsFromOutside, OfACommunicatorThatTheGroupSplitsToo) {
     int value = 1;
     NCCL_EXPECT_OK(ncclGroupStart());
     NCCL_EXPECT_OK(ncclCommSplit(comms[0], 0, 0, &parts[0], nullptr));
-    NCCL_EXPECT_OK(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comms[0], nullptr));  // rank 1 never
+    NCCL_EXPECT_OK(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comms[0], nullptr));  // rank 1 never calls
     result = ncclGroupEnd();
   });
   NCCL_EXPECT_OK(ncclCommSplit(comms[1], 0, 1, &parts[1], nullptr));
@@ -157,7 +158,8 @@ void expect_told_and_over(ncclResult_t ended) {
   EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage) << "the group is over";
 }
 
-/// A thread that leaves its group by an exception, say. Whoever waits for what it was to set up must hear of it.
+/// A thread ends without ncclGroupEnd, for example because of an exception. Whoever waits for the communicators that it
+/// was to set up must be told.
 TEST(MissingEnds, OfThreadsAreToldToOthers) {
   for (const bool aborts : {false, true}) {
     ncclComm_t comm = nullptr, fresh = nullptr, part = nullptr;
@@ -189,7 +191,7 @@ TEST(MissingEnds, OfThreadsAreToldToOthers) {
   }
 }
 
-/// Those that have one wait for the others, which do not come.
+/// The inits that got a thread wait for the others, which do not come.
 TEST(MissingThreads, OfInitsAreToldOfAndNobodyWaitsForThem) {
   for (const int blocking : {1, 0})
     for (const int threads : {0, 1}) {
@@ -209,7 +211,7 @@ TEST(MissingThreads, OfInitsAreToldOfAndNobodyWaitsForThem) {
     }
 }
 
-/// The old communicators tell the ranks that are in the split already.
+/// The old communicators tell the ranks whose split is already under way.
 TEST(MissingThreads, OfSplitsAreToldOfAndNobodyWaitsForThem) {
   ncclComm_t comms[2] = {}, parts[2] = {};
   NCCL_EXPECT_OK(ncclCommInitAll(comms, 2, nullptr));
@@ -224,7 +226,7 @@ TEST(MissingThreads, OfSplitsAreToldOfAndNobodyWaitsForThem) {
   EXPECT_LT(watch.elapsed(), soon);
 }
 
-/// Ranks of other threads, and other processes, are in the split already.
+/// Ranks on other threads or in other processes are already in the split.
 TEST(MissingThreads, OfASplitAreToldToRanksOutsideTheGroup) {
   ncclComm_t comms[2] = {}, parts[2] = {};
   NCCL_EXPECT_OK(ncclCommInitAll(comms, 2, nullptr));
@@ -248,7 +250,7 @@ TEST(MissingThreads, OfWindowsAreToldOfAndNobodyWaitsForThem) {
   for (std::size_t rank = 0; rank < 2; ++rank)
     NCCL_EXPECT_OK(ncclCommWindowRegister(comms[rank], &values[1000 * rank], 4000, &windows[rank], 1));
   const Stopwatch watch;
-  EXPECT_NE(end_group_with(1), ncclSuccess);  // whichever rank's it is
+  EXPECT_NE(end_group_with(1), ncclSuccess);  // which rank's error is not specified
   EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage) << "the group is over";
   for (int rank = 0; rank < 2; ++rank) {
     NCCL_EXPECT_OK(ncclCommWindowDeregister(comms[rank], windows[rank]));

@@ -1,4 +1,4 @@
-// Our header against NVIDIA's, where there is one: the compiler does the comparing, so this test passes by building.
+// Strait's header against NVIDIA's, where there is one. The compiler compares them, so this test passes by building.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
@@ -23,14 +23,14 @@ namespace ours {
 
 #include <nccl.h>
 
-#if NCCL_VERSION_CODE < 22900  // what the functions that came later take
+#if NCCL_VERSION_CODE < 22900  // types of functions that later versions added
 using ours::ncclCommMemStat_t;
 using ours::ncclWaitSignalDesc_t;
 #endif
 #if NCCL_VERSION_CODE < 23000
 using ours::ncclParamHandle_t;
 #endif
-// A function that both declare, with other parameters or another result, does not compile.
+// If both headers declare a function with different parameters or another result, this does not compile.
 #include "nccl/nccl_functions.h"
 
 #define SAME_FIELD(type, field)                                           \

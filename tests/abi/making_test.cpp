@@ -1,5 +1,5 @@
-// Communicators of the drop-in that are still in the making: what ends them, and what the old ones say meanwhile; over
-// host ranks.
+// Communicators of the drop-in that are still being made: what ends their set-up, and the old communicators' state
+// meanwhile; with host ranks.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -21,12 +21,12 @@
 
 namespace {
 
-/// What this thread does in the place of naps, if not them.
+/// What this thread runs instead of sleeping; null: it sleeps.
 thread_local const std::function<void()>* in_place_of_naps = nullptr;
 
 }  // namespace
 
-/// In place of the C library's, also for libnccl.so.2.
+/// Replaces the C library's function, also for libnccl.so.2.
 extern "C" __attribute__((visibility("default"))) int nanosleep(const timespec* time, timespec* left) {
   static const auto real = reinterpret_cast<decltype(&nanosleep)>(dlsym(RTLD_NEXT, "nanosleep"));
   if (in_place_of_naps == nullptr) return real(time, left);
@@ -46,7 +46,7 @@ ncclConfig_t in_the_background() {
   return config;
 }
 
-/// Communicators whose set-up goes on in the background.
+/// Makes communicators whose later set-up calls run in the background.
 Comms make_comms() {
   ncclUniqueId id;
   NCCL_EXPECT_OK(ncclGetUniqueId(&id));
@@ -68,13 +68,13 @@ void destroy(const Comms& comms) {
   for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommDestroy(comm));
 }
 
-/// Long enough for what waits for other ranks to do so.
+/// Waits long enough for a background operation to begin waiting for other ranks.
 void let_it_wait() { std::this_thread::sleep_for(std::chrono::milliseconds(100)); }
 
-/// Less than the 10 s for which an abort waits for what does not end.
+/// Less than the 10 s for which an abort waits for work that does not end.
 constexpr auto soon = std::chrono::seconds(5);
 
-/// New contents for memory that was freed, by which a communicator that was there would be in progress for ever.
+/// Fills freed memory with values by which a communicator that was there would seem to be in progress for ever.
 std::vector<std::vector<int>> reuse_memory() {
   std::vector<std::vector<int>> blocks;
   for (std::size_t words = 4; words < 256; words += 4)
@@ -82,7 +82,8 @@ std::vector<std::vector<int>> reuse_memory() {
   return blocks;
 }
 
-/// One thread waits for the end of the set-up, and looks again after another one has ended the communicator.
+/// One thread waits in ncclCommDestroy for the end of the set-up. After another thread has aborted the communicator, it
+/// must not look at the freed memory again.
 TEST(InTheMaking, ACommunicatorIsDestroyedByOneThreadAndAbortedByAnother) {
   ncclUniqueId id;
   NCCL_EXPECT_OK(ncclGetUniqueId(&id));
@@ -109,7 +110,7 @@ TEST(InTheMaking, ACommunicatorIsDestroyedByOneThreadAndAbortedByAnother) {
   for (auto& block : reused) std::fill(block.begin(), block.end(), 0);
 }
 
-/// The other rank never comes to it.
+/// The other rank never joins the split.
 TEST(InTheMaking, ASplitEndsWhenItsPartIsAborted) {
   const Comms comms = make_comms();
   ncclComm_t part = nullptr;
@@ -122,7 +123,7 @@ TEST(InTheMaking, ASplitEndsWhenItsPartIsAborted) {
   destroy(comms);
 }
 
-/// Rank 2 is left out, and only one of the others comes.
+/// Rank 2 is left out, and only one of the other two calls.
 TEST(InTheMaking, AShrinkEndsWhenTheNewCommunicatorIsAborted) {
   for (const int rank : {0, 1}) {
     ncclUniqueId id;
@@ -142,7 +143,8 @@ TEST(InTheMaking, AShrinkEndsWhenTheNewCommunicatorIsAborted) {
   }
 }
 
-/// The same, while it waits for rank 1, or before it does.
+/// Starts a shrink that rank 1 never joins and ends it by `end` on the old communicator, either while the shrink
+/// `waits` for rank 1 or before.
 void end_shrink(bool waits, const std::function<void(ncclComm_t old)>& end) {
   ncclUniqueId id;
   NCCL_EXPECT_OK(ncclGetUniqueId(&id));
@@ -168,12 +170,12 @@ TEST(InTheMaking, AShrinkEndsWhenTheOldCommunicatorIsRevoked) {
   for (const bool waits : {true, false})
     end_shrink(waits, [](ncclComm_t old) {
       NCCL_EXPECT_OK(ncclCommRevoke(old, 0));
-      (void)await_ready(old);  // of the shrink, which it polls as well
+      (void)await_ready(old);  // its state includes the shrink
       NCCL_EXPECT_OK(ncclCommDestroy(old));
     });
 }
 
-/// A program that only asks the old communicator must not take the first part's end for that of both.
+/// A program that queries only the old communicator must not take the end of the first split for that of both.
 TEST(InTheMaking, TheOldCommunicatorIsInProgressUntilItsLastPartIsThere) {
   const Comms comms = make_comms();
   Comms first{}, second{};
@@ -192,7 +194,7 @@ TEST(InTheMaking, TheOldCommunicatorIsInProgressUntilItsLastPartIsThere) {
   for (const Comms& some : {first, second, comms}) destroy(some);
 }
 
-/// Both ask the ranks of the old communicator something, one after the other.
+/// A split and a registration both communicate among the old communicator's ranks, so they must run one after another.
 TEST(InTheMaking, ASplitIsOverBeforeWindowsOfItsGroupAreRegistered) {
   for (int round = 0; round < 20; ++round) {
     const Comms comms = make_comms();
@@ -216,7 +218,8 @@ TEST(InTheMaking, ASplitIsOverBeforeWindowsOfItsGroupAreRegistered) {
   }
 }
 
-/// The call has said it; the communicator is as good as before, and a watchdog that asks it must hear so.
+/// The call itself returns the error. The old communicator is still usable, and a watchdog that queries it must see
+/// success.
 TEST(InTheMaking, ABlockingSplitThatFailsLeavesTheOldCommunicatorWell) {
   for (const bool grouped : {false, true}) {
     Comms comms{}, parts{};
@@ -242,7 +245,7 @@ TEST(InTheMaking, ABlockingSplitThatFailsLeavesTheOldCommunicatorWell) {
   }
 }
 
-/// A watchdog asks in another thread meanwhile, and may take anything but success for the end of the communicator.
+/// A watchdog on another thread queries the old communicator meanwhile, and may take any state but success for its end.
 TEST(InTheMaking, ABlockingSplitIsNoStateOfTheOldCommunicator) {
   for (const bool grouped : {false, true}) {
     Comms comms{}, parts{};
@@ -260,7 +263,7 @@ TEST(InTheMaking, ABlockingSplitIsNoStateOfTheOldCommunicator) {
     int count = 0, value = 1;
     void* handle = nullptr;
     NCCL_EXPECT_OK(ncclCommCount(comms[0], &count));
-    ncclWindow_t window = nullptr;  // a shared one asks all ranks, as the split does
+    ncclWindow_t window = nullptr;  // a symmetric one communicates, as the split does
     EXPECT_EQ(ncclCommWindowRegister(comms[0], &value, sizeof value, &window, NCCL_WIN_COLL_SYMMETRIC),
               ncclInvalidArgument);
     NCCL_EXPECT_OK(ncclCommWindowRegister(comms[0], &value, sizeof value, &window, 0));
@@ -277,7 +280,7 @@ TEST(InTheMaking, ABlockingSplitIsNoStateOfTheOldCommunicator) {
   }
 }
 
-/// What hangs is what it is for: the other rank never comes.
+/// A revoke is meant for calls that hang: the other rank never joins.
 TEST(InTheMaking, ARevokeEndsASplitAndAnInit) {
   Comms comms{}, parts{};
   NCCL_EXPECT_OK(ncclCommInitAll(comms.data(), ranks, nullptr));
@@ -302,7 +305,7 @@ TEST(InTheMaking, ARevokeEndsASplitAndAnInit) {
   EXPECT_LT(watch.elapsed(), soon);
 }
 
-/// It has none of its parent's threads, and must not wait for what these do.
+/// A forked child has none of its parent's threads, and must not wait for what these would do.
 TEST(InTheMaking, AForkedChildWaitsForNothing) {
   ncclUniqueId id;
   NCCL_EXPECT_OK(ncclGetUniqueId(&id));

@@ -1,4 +1,4 @@
-// Memory of the drop-in, and its registration, over host ranks.
+// Memory of the drop-in and its registration, with host ranks.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -41,6 +41,8 @@ TEST(Memory, AllocatedRegisteredAndFreed) {
   });
 }
 
+/// NCCL accepts these arguments, and its programs do not check: with NCCL, a registration that does nothing returns
+/// NULL.
 TEST(Memory, NothingIsAllocatedAndGivenBack) {
   int none = 0;
   void* memory = &none;
@@ -54,6 +56,7 @@ TEST(Memory, NothingIsAllocatedAndGivenBack) {
   NCCL_EXPECT_OK(ncclCommDestroy(comm));
 }
 
+/// PyTorch does this before an abort.
 TEST(Memory, WindowsAreAlsoGivenBackLikeRegistrations) {
   ncclComm_t comm = nullptr;
   NCCL_EXPECT_OK(ncclCommInitAll(&comm, 1, nullptr));
@@ -66,6 +69,7 @@ TEST(Memory, WindowsAreAlsoGivenBackLikeRegistrations) {
   NCCL_EXPECT_OK(ncclCommDestroy(comm));
 }
 
+/// One thread with several ranks, as in nccl-tests.
 TEST(Memory, WindowsAreRegisteredInAGroup) {
   constexpr std::size_t ranks = 3, count = 5000;
   ncclComm_t comms[ranks] = {};
@@ -92,6 +96,7 @@ TEST(Memory, WindowsAreRegisteredInAGroup) {
   }
 }
 
+/// The end of the group uses the window's memory; deregistering it earlier must be refused.
 TEST(Memory, WindowsAreNotGivenBackInTheGroupThatRegistersThem) {
   for (const bool fails : {false, true}) {
     ncclComm_t comm = nullptr;
@@ -117,6 +122,7 @@ TEST(Memory, WindowsAreNotGivenBackInTheGroupThatRegistersThem) {
   }
 }
 
+/// Each window can be deregistered once, also if several threads try.
 TEST(Memory, WindowsAreGivenBackOnce) {
   constexpr int windows = 100;
   ncclComm_t comm = nullptr;
@@ -144,6 +150,8 @@ TEST(Memory, WindowsAreGivenBackOnce) {
   NCCL_EXPECT_OK(ncclCommDestroy(comm));
 }
 
+/// A registration by one rank alone, and windows on memory that peers cannot read directly, are accepted and do no
+/// harm.
 TEST(Memory, AnyMemoryCanBeRegistered) {
   on_processes(2, [](ncclComm_t comm, int rank, int ranks) {
     std::vector<int> in(1000, rank + 1), out(1000);

@@ -1,4 +1,4 @@
-// What is NCCL's own in the drop-in besides communicators: errors, groups, reductions; over host ranks.
+// The parts of the drop-in's interface besides communicators: errors, groups, reductions; with host ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -44,7 +44,7 @@ TEST(Library, LastErrorOfAnotherThreadIsSeenWhereThisOneHasNone) {
   EXPECT_EQ(seen, "ncclGetVersion: the pointer is NULL");
 }
 
-/// As destructors of a program's static objects do, after those of what is thread_local.
+/// Destructors of a program's static objects may call the library, after thread_local objects have been destroyed.
 TEST(Library, AnErrorAtTheEndOfTheProcessHarmsNothing) {
   const auto end = [] {
     EXPECT_EQ(ncclCommCount(nullptr, nullptr), ncclInvalidArgument);
@@ -213,14 +213,14 @@ TEST(Groups, AreNotSimulatedWithAnError) {
 TEST(Reductions, PreMulSumFromHostAndDevice) {
   on_threads(3, [](ncclComm_t comm, int rank, int) {
     for (const auto residence : {ncclScalarHostImmediate, ncclScalarDevice}) {
-      float scalar = 0.5F * static_cast<float>(rank + 1);  // another on every rank
+      float scalar = 0.5F * static_cast<float>(rank + 1);  // differs on every rank
       ncclRedOp_t op = ncclSum;
       NCCL_EXPECT_OK(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat32, residence, comm));
       EXPECT_GE(op, ncclNumOps);
       if (residence == ncclScalarHostImmediate)
         scalar = -1;
       else
-        scalar *= 2;  // read when a call runs
+        scalar *= 2;  // must be read when a call runs
       const std::vector<float> in(50, residence == ncclScalarHostImmediate ? 2 : 1);
       std::vector<float> out(50);
       NCCL_EXPECT_OK(ncclAllReduce(in.data(), out.data(), 50, ncclFloat32, op, comm, nullptr));
@@ -235,7 +235,7 @@ TEST(Reductions, PreMulSumFromHostAndDevice) {
   });
 }
 
-/// Whose scalar it would otherwise be is chance.
+/// Without the check, it would be a matter of chance which communicator's scalar is used.
 TEST(Reductions, OfAnotherCommunicatorAreRefused) {
   ncclComm_t comms[2] = {};
   ncclRedOp_t ops[2] = {};
@@ -260,10 +260,8 @@ TEST(Reductions, OfAnotherCommunicatorAreRefused) {
   }
 }
 
-/// NCCL takes them, and programs for it leave out their own checks: with NCCL a registration that does nothing is NULL.
-/// One thread with several ranks, as nccl-tests has it.
-/// As PyTorch does before an abort.
-/// Collectives come before messages, of which the first rank's waits for the second's.
+/// The collectives of a group come before its messages: rank 0's send waits for rank 1's receive, which is posted after
+/// the all-reduce.
 TEST(Groups, CollectivesComeFirst) {
   on_threads(2, [](ncclComm_t comm, int rank, int) {
     constexpr int count = 4 << 20;
@@ -285,8 +283,5 @@ TEST(Groups, CollectivesComeFirst) {
   });
 }
 
-/// Its memory is what the end of the group uses; whoever gives it back sooner is refused.
-/// Each is given back once, also by threads that all try.
-/// Registration by one rank alone, and windows on memory that peers cannot read in place, are accepted and do no harm.
 }  // namespace
 }  // namespace strait::testing

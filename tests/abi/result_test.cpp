@@ -1,4 +1,4 @@
-// What is left of errors for ncclGetLastError.
+// How errors become ncclResult_t values and texts for ncclGetLastError().
 #include "nccl/result.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ TEST(Result, WhatIsThrownIsNamedAndNoEarlierError) {
   EXPECT_STREQ(last_error(), "something else");
 }
 
-/// Programs for an earlier version do not know the newer result.
+/// Programs written for an earlier version do not know the newer result.
 TEST(Result, OfADeadlineIsOneOfTheVersionThatIsServed) {
   const auto exit_with_result = [](const char* version) {
     setenv("STRAIT_NCCL_VERSION", version, 1);

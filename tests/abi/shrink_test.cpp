@@ -1,4 +1,4 @@
-// ncclCommShrink: ranks go on without others, of communicators that work and of those that do not.
+// ncclCommShrink: ranks go on without others, from communicators that work and from those that have failed.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -14,7 +14,7 @@ namespace {
 
 using Values = std::vector<std::int32_t>;
 
-/// The ranks that are left out take no part in it, and the old communicator remains.
+/// The excluded ranks take no part in it, and the old communicator remains usable.
 TEST(Shrink, LeavesRanksOut) {
   on_processes(4, [](ncclComm_t comm, int rank, int) {
     int excluded[] = {2, 0};
@@ -33,7 +33,8 @@ TEST(Shrink, LeavesRanksOut) {
   });
 }
 
-/// The first of the remaining ranks cannot listen for the others: they hear of it, and nobody waits for a ticket.
+/// The first of the remaining ranks cannot listen for the others: they must be told, and none may wait for its
+/// unique id.
 TEST(Shrink, FailsOnAllRanksWhereTheFirstCannotStartIt) {
   on_processes(3, [](ncclComm_t comm, int rank, int) {
     int excluded[] = {0};
@@ -80,7 +81,7 @@ TEST(Shrink, ToOneRankAndInTheBackground) {
   for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommDestroy(comm));
 }
 
-/// Rank 2 never comes to a call that the others wait in: they end it, and go on without rank 2.
+/// Rank 2 never joins a call in which the others wait: they end the call and go on without rank 2.
 TEST(Shrink, EndsWhatRunsAndGoesOn) {
   on_threads(3, [](ncclComm_t comm, int rank, int) {
     if (rank == 2) return meet();
@@ -95,7 +96,7 @@ TEST(Shrink, EndsWhatRunsAndGoesOn) {
     NCCL_EXPECT_OK(ncclCommShrink(comm, excluded, 1, &less, nullptr, NCCL_SHRINK_ABORT));
     stuck.join();
     EXPECT_EQ(result, ncclRemoteError);
-    ncclResult_t state = ncclInternalError;  // of which PyTorch waits to be a success
+    ncclResult_t state = ncclInternalError;  // PyTorch waits until this is success
     NCCL_EXPECT_OK(ncclCommGetAsyncError(comm, &state));
     EXPECT_EQ(state, ncclSuccess);
     check_sum(less, rank, {0, 1});
@@ -106,7 +107,7 @@ TEST(Shrink, EndsWhatRunsAndGoesOn) {
   });
 }
 
-/// As programs do that revoke first: the communicator has failed on all ranks, and is of use for this alone.
+/// Some programs revoke first: the communicator has then failed on all ranks, and can only be shrunk.
 TEST(Shrink, AfterARevoke) {
   on_processes(3, [](ncclComm_t comm, int rank, int) {
     if (rank == 0) NCCL_EXPECT_OK(ncclCommRevoke(comm, 0));
@@ -122,7 +123,7 @@ TEST(Shrink, AfterARevoke) {
   });
 }
 
-/// Nobody else comes. The new communicator's abort ends that, and the old one is what it was.
+/// No other rank calls it. Aborting the new communicator ends the shrink, and the old one must stay as it was.
 TEST(Shrink, IsEndedByAnAbort) {
   on_threads(3, [](ncclComm_t comm, int rank, int) {
     if (rank == 1)

@@ -1,4 +1,4 @@
-// Strait's interface over the drop-in's, for tests only: so that tests written for the former run through the latter.
+// Strait's interface implemented by the drop-in's, so that tests written for the former run through the latter.
 #include <array>
 #include <cstring>
 #include <vector>
@@ -102,7 +102,7 @@ straitResult_t straitAllToAll(const void* send, void* receive, size_t count, str
                               straitStream_t stream) {
   return from_nccl(ncclAlltoAll(send, receive, count, type_of(type), comm_of(comm), stream_of(stream)));
 }
-/* NCCL's interface has no options of a call. */
+/* NCCL's interface has no options for calls. */
 straitResult_t straitAllReduceWithOptions(const void*, void*, size_t, straitDataType_t, straitRedOp_t, straitComm_t,
                                           straitStream_t, const straitCallOptions_t*) {
   return straitUnsupported;
@@ -158,18 +158,18 @@ straitResult_t straitRecv(void* receive, size_t count, straitDataType_t type, in
   return from_nccl(ncclRecv(receive, count, type_of(type), peer, comm_of(comm), stream_of(stream)));
 }
 
-/// NCCL has no barrier: an all-reduce of one element, as its programs do.
+/// NCCL has no barrier: this is an all-reduce of one element, which NCCL programs use instead.
 straitResult_t straitBarrier(straitComm_t comm, straitStream_t stream) {
   static thread_local float one = 1;
   return from_nccl(ncclAllReduce(&one, &one, 1, ncclFloat32, ncclMax, comm_of(comm), stream_of(stream)));
 }
 
-/// Nor one with counts: sends and receives.
+/// NCCL has no all-to-all with counts either: this is a group of sends and receives.
 straitResult_t straitAllToAllv(const void* send, const size_t send_counts[], const size_t send_offsets[], void* receive,
                                const size_t receive_counts[], const size_t receive_offsets[], straitDataType_t type,
                                straitComm_t comm, straitStream_t stream) {
   if (send_counts == nullptr || send_offsets == nullptr || receive_counts == nullptr || receive_offsets == nullptr)
-    return straitBarrier(nullptr, stream);  // an invalid argument, in NCCL's way
+    return straitBarrier(nullptr, stream);  // returns an invalid-argument error from NCCL
   constexpr std::array<std::size_t, 12> sizes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
   const std::size_t size_bytes = sizes[type];
   int ranks = 0;

@@ -26,7 +26,7 @@ PlanRequest request_of(Collective collective, int ranks, bool order_free) {
   return request;
 }
 
-/// Sums that are rounded on the way have no bits to be compared with, but all ranks and runs must agree.
+/// For sums that are rounded at every hop there are no reference bits, but all ranks and runs must agree.
 class Agreement {
  public:
   void expect_same(const std::vector<float>& values, const std::string& what) {
@@ -109,7 +109,7 @@ constexpr Collective with_options[] = {Collective::all_reduce, Collective::all_g
                                        Collective::all_to_all, Collective::broadcast,  Collective::reduce,
                                        Collective::gather,     Collective::scatter};
 
-/// All of them on one communicator, in turn with calls that ask for nothing.
+/// Runs all algorithms on one communicator, alternating with calls that name none.
 TEST(OfACall, EveryAlgorithmInTurn) {
   ASSERT_LT(catalogue().size(), 32U) << "what a signature has room for";
   for (const int ranks : {2, 3, 4})
@@ -135,8 +135,8 @@ TEST(OfACall, EveryAlgorithmInTurn) {
     });
 }
 
-/// It is not what would be chosen, nor what the environment asks for: a sum that is rounded at every hop has other
-/// bits.
+/// The algorithm is neither the one that would be chosen nor the environment's. The test can tell, because a sum that
+/// is rounded at every hop has other bits.
 TEST(OfACall, OverrulesTheEnvironment) {
   setenv("STRAIT_ALGORITHM", "staged", 1);
   run_as_threads(3, [](straitComm_t comm, int rank, int) {
@@ -188,13 +188,13 @@ TEST(ForcedName, AnUnknownNameIsRefused) {
   unsetenv("STRAIT_ALGORITHM");
 }
 
-/// A plan is kept for the next call of its kind, whose buffers are others.
+/// Plans are kept for later calls of the same kind, which must use their own buffers.
 TEST(PeersBuffers, AreThoseOfTheCall) {
   constexpr std::size_t count = 10'000;
   for (const char* algorithm : {"peer_one_hop", "peer_two_hop", "peer_push"}) {
     setenv("STRAIT_ALGORITHM", algorithm, 1);
     run_as_threads(3, [&](straitComm_t comm, int rank, int ranks) {
-      std::vector<std::vector<std::int32_t>> inputs, outputs(3, std::vector<std::int32_t>(count));  // at once
+      std::vector<std::vector<std::int32_t>> inputs, outputs(3, std::vector<std::int32_t>(count));  // all at once
       for (std::uint64_t call = 0; call < 3; ++call)
         inputs.push_back(numbers(count, 100 * call + static_cast<std::uint64_t>(rank)));
       for (std::size_t call = 0; call < 3; ++call) {
@@ -207,7 +207,7 @@ TEST(PeersBuffers, AreThoseOfTheCall) {
   unsetenv("STRAIT_ALGORITHM");
 }
 
-/// No message says which call a rank is in whose memory is read.
+/// These algorithms read a peer's memory without a message that names the call that the peer is in.
 TEST(PeersBuffers, AreThoseOfTheSameCallOrOfNone) {
   for (const char* algorithm : {"peer_one_hop", "peer_two_hop", "peer_push"}) {
     setenv("STRAIT_ALGORITHM", algorithm, 1);

@@ -1,4 +1,4 @@
-// Bad arguments to every function: the right code, a message that names the argument, and a communicator that goes on.
+// Bad arguments to every function: the right code, a message that names the argument, and the communicator still works.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -39,7 +39,7 @@ TEST(NullArguments, OutsideACommunicator) {
   STRAIT_EXPECT_OK(straitCommDestroy(nullptr));
 }
 
-/// Of every variable in the table, also of those that are read later, or that a host rank has no use for.
+/// Applies to every variable in the table, also to those that are read later or that a host rank does not use.
 TEST(Settings, ThatAreNotAcceptedAreRefusedAtInit) {
   for (const auto& [name, value] :
        {std::pair("STRAIT_SLICE_BYTES", "65544"), std::pair("STRAIT_DEBUG", "loud"),
@@ -57,7 +57,7 @@ TEST(Settings, ThatAreNotAcceptedAreRefusedAtInit) {
   }
 }
 
-/// As destructors of a program's static objects do, after those of what is thread_local.
+/// Destructors of a program's static objects may call the library, after thread_local objects have been destroyed.
 TEST(NullArguments, AtTheEndOfTheProcess) {
   const auto end = [] {
     const char* value = nullptr;
@@ -118,7 +118,7 @@ TEST(InitArguments, RankAndRanks) {
   const straitUniqueId garbage{};
   EXPECT_REFUSED(straitCommInitRank(&comm, 2, &garbage, 0, nullptr), "unique id");
   EXPECT_EQ(comm, nullptr);
-  STRAIT_EXPECT_OK(straitCommInitRank(&comm, 1, &id, 0, nullptr));  // the id is still good
+  STRAIT_EXPECT_OK(straitCommInitRank(&comm, 1, &id, 0, nullptr));  // the id is still valid
   STRAIT_EXPECT_OK(straitCommDestroy(comm));
 }
 
@@ -139,13 +139,13 @@ TEST(InitArguments, Configuration) {
 #ifdef STRAIT_HAS_CUDA
   EXPECT_NE(straitCommInitRank(&comm, 1, &id, 0, &config), straitSuccess);
   EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("GPU 1000"));
-  STRAIT_EXPECT_OK(straitGetUniqueId(&id));  // the other ranks are told of a device that is none: the ranks had met
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));  // a new id: rank 0 was refused only after the ranks had met
 #else
   EXPECT_EQ(straitCommInitRank(&comm, 2, &id, 0, &config), straitUnsupported) << "without waiting for rank 1";
   EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("device 1000"));
 #endif
   config = STRAIT_CONFIG_INITIALIZER;
-  config.size_bytes = sizeof config + 64;  // from a later version, whose new fields this one does not know
+  config.size_bytes = sizeof config + 64;  // as of a later version, whose additional fields this one does not know
   STRAIT_EXPECT_OK(straitCommInitRank(&comm, 1, &id, 0, &config));
   STRAIT_EXPECT_OK(straitCommDestroy(comm));
 }

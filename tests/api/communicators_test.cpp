@@ -1,4 +1,4 @@
-// Communicators: questions to them, split, two at once, their end, and joining by the environment.
+// Communicators: queries, splits, two at once, how they end, and joining by the environment.
 #include <dirent.h>
 
 #include <algorithm>
@@ -88,7 +88,7 @@ TEST(Communicators, NothingToMoveAnywhere) {
 
 TEST(Communicators, PremultipliedSums) {
   run_as_threads(3, [](straitComm_t comm, int rank, int) {
-    // Two reductions side by side; the scalars of the first differ from rank to rank.
+    // Two reductions at the same time; the scalars of the first differ from rank to rank.
     const float first = 0.5f * static_cast<float>(rank + 1), second = -2.0f, mine = static_cast<float>(rank + 1);
     float sum = 0;
     straitRedOp_t weighted, minus_two;
@@ -102,7 +102,7 @@ TEST(Communicators, PremultipliedSums) {
     double other_sum = 0;
     EXPECT_EQ(straitAllReduce(&other_type, &other_sum, 1, straitFloat64, weighted, comm, nullptr),
               straitInvalidArgument);
-    // By its address, of which every call reads what is there by then; and of both kinds side by side.
+    // Scalars given by address, which every call reads when it runs, while rank 1 uses an immediate scalar.
     float later = 0;
     straitRedOp_t changing;
     const auto residence = rank == 1 ? straitScalarHostImmediate : straitScalarDevice;
@@ -120,11 +120,11 @@ TEST(Communicators, PremultipliedSums) {
   });
 }
 
-/// Parts by color, in the order of the keys; then parts of a part.
+/// Splits by color with the ranks ordered by key; then splits a part again.
 void check_split(straitComm_t comm, int rank, int ranks) {
   straitComm_t part = nullptr;
   const int color = rank % 2;
-  STRAIT_EXPECT_OK(straitCommSplit(comm, color, -rank, &part, nullptr));  // keys turn the order around
+  STRAIT_EXPECT_OK(straitCommSplit(comm, color, -rank, &part, nullptr));  // keys that reverse the order
   int part_rank = -1, part_ranks = -1;
   STRAIT_EXPECT_OK(straitCommUserRank(part, &part_rank));
   STRAIT_EXPECT_OK(straitCommCount(part, &part_ranks));
@@ -171,7 +171,7 @@ TEST(Split, KeepsTheParentsDeadline) {
     });
 }
 
-/// As programs give it that want none, but no 0.
+/// Programs that want no deadline may give the largest value instead of 0.
 TEST(Deadline, TheLongestThereIsIsNotOverAtOnce) {
   straitUniqueId id;
   STRAIT_EXPECT_OK(straitGetUniqueId(&id));
@@ -188,7 +188,7 @@ TEST(Deadline, TheLongestThereIsIsNotOverAtOnce) {
     });
 }
 
-/// As where a program loads for minutes between the two: how long ranks wait is what their configurations say.
+/// A program may load for minutes between making an id and joining: how long ranks wait is set by their configurations.
 TEST(Deadline, OfInitBeginsWhenARankJoins) {
   setenv("STRAIT_INIT_TIMEOUT_MS", "50", 1);
   straitUniqueId id;
@@ -220,8 +220,8 @@ TEST(Split, EndsWhenTheCommunicatorIsAborted) {
   });
 }
 
-/// Aborts a communicator once another thread waits for ranks to make it with; that must not wait on. `record` makes it,
-/// in a group, so that the handle is there.
+/// Aborts a communicator while another thread waits for the ranks to make it with; that thread must return. `record`
+/// records the init in a group, so that the handle exists before the wait.
 void abort_while_it_is_made(const std::function<void(straitComm_t*)>& record,
                             const std::function<void()>& until_it_waits) {
   std::promise<straitComm_t> recorded;
@@ -254,7 +254,7 @@ TEST(AbortOfAnInit, BeforeAllRanksHaveCome) {
   abort_while_it_is_made([&](straitComm_t* comm) { record_init(comm, id); }, [] {});
 }
 
-/// Rank 1 joins, but does no more.
+/// Rank 1 joins the bootstrap, but does no more.
 TEST(AbortOfAnInit, BetweenJoiningAndTheEnd) {
   straitUniqueId id;
   STRAIT_EXPECT_OK(straitGetUniqueId(&id));
@@ -327,22 +327,22 @@ struct Holdings {
   std::size_t maps = mappings();
 };
 
-/// What this process holds must not grow with the communicators that it had. Start-up threads of the last one may still
-/// be on their way out, so the least of several looks counts.
+/// What this process holds must not grow with the number of communicators that it has made. Threads from the start-up
+/// of the last one may still be ending, so the minimum of several looks counts.
 void check_nothing_leaks(const std::function<void(int)>& generation) {
   constexpr int settled = 10, first_look = 30, last_look = 45;
   Holdings before, least;
   for (int i = 0; i < last_look; ++i) {
     generation(i);
     const Holdings now;
-    if (i == settled) before = now;  // caches and the allocator have what they need
+    if (i == settled) before = now;  // caches are filled by then
     if (i == first_look) least = now;
     if (i > first_look)
       least = {std::min(least.fds, now.fds), std::min(least.threads, now.threads), std::min(least.maps, now.maps)};
   }
   EXPECT_LE(least.fds, before.fds);
   EXPECT_LE(least.threads, before.threads);
-  EXPECT_LE(least.maps, before.maps + 10);  // an allocator may take some; a leak would be one of each communicator
+  EXPECT_LE(least.maps, before.maps + 10);  // an allocator may take some; a leak would be one per communicator
 }
 
 TEST(Leaks, CommunicatorsOfThreads) {

@@ -1,4 +1,4 @@
-// The flight recorder through the public interface: dumps on request, on failure, on abort and by a signal.
+// The flight recorder through the public interface: dumps on request, on failure, on abort and on a signal.
 #include <gmock/gmock.h>
 #include <pthread.h>
 #include <signal.h>
@@ -36,7 +36,7 @@ class FlightRecorderTest : public ::testing::Test {
     std::ifstream file(path);
     return Json::parse(file);
   }
-  /// What was dumped by itself, by rank, once there are so many.
+  /// Returns the automatic dumps, by rank, once there are `wanted` of them, or after 10 s.
   std::map<int, Json> dumps(std::size_t wanted) const {
     std::map<int, Json> found;
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -144,7 +144,7 @@ TEST_F(FlightRecorderTest, AnAbortDumpsEveryRankThatSeesIt) {
     all_reduce(comm);
     if (rank == 0) {
       all_reduce(comm, straitAborted);  // rank 1 does not come
-      all_reduce(comm, straitAborted);  // and does not dump again
+      all_reduce(comm, straitAborted);  // must not dump again
     } else {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
       STRAIT_EXPECT_OK(straitCommAbort(comm));
@@ -172,16 +172,16 @@ TEST_F(FlightRecorderTest, AFailureDumpsWithItsMessage) {
 }
 
 volatile sig_atomic_t signals_before = 0;
-/// Of the program, from before its first communicator.
+/// The program's own handler, installed before its first communicator.
 const bool has_handler = signal(SIGUSR1, [](int) { signals_before = signals_before + 1; }) != SIG_ERR;
 
-/// Dumps by a signal are not worth a communicator.
+/// A communicator must not fail because dumps on a signal are impossible.
 TEST_F(FlightRecorderTest, WithoutAThreadForSignalsThereAreCommunicatorsAllTheSame) {
   ask_for_dumps();
   const pid_t child = fork_rank([] {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, std::size_t{1} << 47);  // more than there are addresses
+    pthread_attr_setstacksize(&attributes, std::size_t{1} << 47);  // more than the address space
     ASSERT_EQ(pthread_setattr_default_np(&attributes), 0);
     ASSERT_THROW(std::thread([] {}).join(), std::system_error);
     straitComm_t comm = nullptr;
@@ -210,7 +210,7 @@ TEST_F(FlightRecorderTest, ASignalDumpsAndReachesTheHandlerOfBefore) {
     EXPECT_EQ(error, straitSuccess);
   });
   std::filesystem::remove_all(folder_ + "/made");
-  raise(SIGUSR1);  // nothing is left to dump
+  raise(SIGUSR1);  // no communicator is left to dump
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/made"));
 }

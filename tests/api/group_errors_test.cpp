@@ -11,7 +11,7 @@ namespace {
 
 using Values = std::vector<std::int32_t>;
 
-/// Spoils a group by `bad_call`; nothing of it may run, and the communicator must go on.
+/// Makes a group with an error by `bad_call`: none of its calls may run, and the communicator must stay usable.
 template <class BadCall>
 void check_spoilt_group(BadCall bad_call) {
   run_as_threads(2, [&](straitComm_t comm, int rank, int) {
@@ -58,7 +58,7 @@ TEST(GroupErrors, BadSplitAndBadRegistrationRunNothing) {
   });
 }
 
-/// The handle of a communicator whose group failed is there to be destroyed, and for nothing else.
+/// The handle of a communicator whose group failed can be destroyed and nothing else.
 TEST(GroupErrors, ACommunicatorOfAFailedGroup) {
   straitUniqueId id;
   STRAIT_EXPECT_OK(straitGetUniqueId(&id));
@@ -95,7 +95,7 @@ TEST(GroupErrors, SelfMessagesThatDoNotFit) {
   });
 }
 
-/// Rank 0 and 1 swap `count` numbers that lie at these places of one array.
+/// Ranks 0 and 1 swap `count` numbers at these positions of one array.
 straitResult_t swap_within(straitComm_t comm, int rank, Values& array, std::size_t send_at, std::size_t receive_at,
                            std::size_t count) {
   STRAIT_EXPECT_OK(straitGroupStart());
@@ -104,7 +104,8 @@ straitResult_t swap_within(straitComm_t comm, int rank, Values& array, std::size
   return straitGroupEnd();
 }
 
-/// Messages of a group take place side by side: what is sent would be written over, more or less of it.
+/// Messages of a group run concurrently: if buffers overlapped, an unpredictable part of what is sent would be
+/// overwritten.
 TEST(GroupErrors, WhatIsReceivedLiesWhereNothingElseDoes) {
   constexpr std::size_t count = 100'000;
   run_as_threads(2, [](straitComm_t comm, int rank, int) {
@@ -123,18 +124,18 @@ TEST(GroupErrors, WhatIsReceivedLiesWhereNothingElseDoes) {
     for (const std::size_t at : {std::size_t{0}, 2 * count})
       std::copy_n(theirs.begin() + count, count, expected.begin() + static_cast<std::ptrdiff_t>(at));
     EXPECT_EQ(array, expected);
-    for (const std::size_t second : {2 * count, count - 1, std::size_t{0}}) {  // only what is sent may be shared
+    for (const std::size_t second : {2 * count, count - 1, std::size_t{0}}) {  // only the buffers of sends may overlap
       STRAIT_EXPECT_OK(straitGroupStart());
       STRAIT_EXPECT_OK(straitRecv(array.data(), count, straitInt32, 1 - rank, comm, nullptr));
       STRAIT_EXPECT_OK(straitSend(array.data() + count, count, straitInt32, 1 - rank, comm, nullptr));
-      STRAIT_EXPECT_OK(swap_within(comm, rank, array, count, second, count));  // its end is not the outer one
+      STRAIT_EXPECT_OK(swap_within(comm, rank, array, count, second, count));  // its group is an inner one
       EXPECT_EQ(straitGroupEnd(), second == 2 * count ? straitSuccess : straitInvalidArgument);
       EXPECT_EQ(array, expected);
     }
   });
 }
 
-/// A short message within a long one hides nothing of it.
+/// A short message inside a long one must not hide that another message overlaps the long one.
 TEST(GroupErrors, WhatIsReceivedLiesInNoneOfSeveralMessages) {
   run_as_threads(2, [](straitComm_t comm, int rank, int) {
     Values array = numbers(100, static_cast<std::uint64_t>(rank));
@@ -150,7 +151,7 @@ TEST(GroupErrors, WhatIsReceivedLiesInNoneOfSeveralMessages) {
   });
 }
 
-/// The first send goes to the first receive, which is where the second one comes from.
+/// The first send is matched with the first receive, whose buffer is the source of the second send.
 TEST(GroupErrors, WhatIsSentToOneselfGoesWhereTheNthReceiveSays) {
   run_as_threads(2, [](straitComm_t comm, int rank, int) {
     int a = 1, b = 2;
@@ -165,7 +166,7 @@ TEST(GroupErrors, WhatIsSentToOneselfGoesWhereTheNthReceiveSays) {
   });
 }
 
-/// As in a scatter in place that is made of messages.
+/// A message to oneself may have the same source and destination, as in an in-place scatter made of messages.
 TEST(GroupErrors, WhatStaysWhereItIsMayBeAMessage) {
   constexpr std::size_t count = 1000;
   run_as_threads(2, [](straitComm_t comm, int rank, int) {
@@ -174,7 +175,7 @@ TEST(GroupErrors, WhatStaysWhereItIsMayBeAMessage) {
     STRAIT_EXPECT_OK(straitGroupStart());
     STRAIT_EXPECT_OK(straitSend(array.data(), count, straitInt32, rank, comm, nullptr));
     STRAIT_EXPECT_OK(straitRecv(array.data(), count, straitInt32, rank, comm, nullptr));
-    STRAIT_EXPECT_OK(swap_within(comm, rank, array, 0, count, count));  // its end is not the outer one
+    STRAIT_EXPECT_OK(swap_within(comm, rank, array, 0, count, count));  // its group is an inner one
     STRAIT_EXPECT_OK(straitGroupEnd());
     Values expected = before;
     std::copy_n(numbers(2 * count, static_cast<std::uint64_t>(1 - rank)).begin(), count, expected.begin() + count);
@@ -198,7 +199,7 @@ TEST(GroupErrors, CancelledGroupsRunNothing) {
     record();
     STRAIT_EXPECT_OK(straitGroupCancel());
     EXPECT_EQ(straitGroupEnd(), straitInvalidUsage) << "it is over";
-    record();  // the outermost
+    record();  // opens the outermost group
     record();
     STRAIT_EXPECT_OK(straitGroupCancel());
     record();
@@ -207,7 +208,7 @@ TEST(GroupErrors, CancelledGroupsRunNothing) {
     EXPECT_NE(std::string(straitGetLastError(nullptr)).find("straitGroupCancel"), std::string::npos);
     record();
     EXPECT_EQ(straitBarrier(nullptr, nullptr), straitInvalidArgument);
-    STRAIT_EXPECT_OK(straitGroupCancel());  // takes the error along
+    STRAIT_EXPECT_OK(straitGroupCancel());  // discards the error as well
     EXPECT_EQ(sum, Values(100)) << "a call of a cancelled group ran";
     check_sum(comm, 100, 7);
     record();

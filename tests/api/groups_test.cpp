@@ -1,4 +1,4 @@
-// Groups: messages, collectives, and several communicators of one thread.
+// Groups: messages, collectives, and several communicators driven by one thread.
 
 #include "api/values.hpp"
 #include "support/ranks.hpp"
@@ -25,7 +25,7 @@ void exchange_in_a_ring(straitComm_t comm, int rank, int ranks) {
   }
 }
 
-/// How many elements go from one rank to another in a random exchange; the same on all ranks.
+/// Returns how many elements `from` sends to `to` in a random exchange; the same on all ranks.
 std::size_t random_count(int from, int to, std::size_t round) {
   const std::uint64_t dice = mix(pair_seed(from, to, round));
   if (dice % 4 == 0) return 0;
@@ -41,7 +41,7 @@ void exchange_at_random(straitComm_t comm, int rank, int ranks) {
     }
     STRAIT_EXPECT_OK(straitGroupStart());
     for (int i = 0; i < ranks; ++i) {
-      const int peer = (i * 11 + rank) % ranks;  // posted in another order on every rank
+      const int peer = (i * 11 + rank) % ranks;  // the order of posting differs between ranks
       const Values& out = sent[static_cast<std::size_t>(peer)];
       Values& in = received[static_cast<std::size_t>(peer)];
       STRAIT_EXPECT_OK(straitRecv(in.data(), in.size(), straitInt32, peer, comm, nullptr));
@@ -54,7 +54,7 @@ void exchange_at_random(straitComm_t comm, int rank, int ranks) {
   }
 }
 
-/// Three messages to one peer, of which the receiver takes each by a call of its own.
+/// Sends three messages to one peer in a group; the receiver takes each by a separate call.
 void send_several_to_one_peer(straitComm_t comm, int rank, int ranks, const std::vector<std::size_t>& counts) {
   if (rank == 0) {
     std::vector<Values> sent;
@@ -97,7 +97,7 @@ TEST_P(Groups, MessagesAndCollectivesTogether) {
     STRAIT_EXPECT_OK(straitGroupStart());
     STRAIT_EXPECT_OK(straitAllReduce(mine.data(), sum.data(), 30'000, straitInt32, straitSum, comm, nullptr));
     STRAIT_EXPECT_OK(straitSend(sent.data(), 5000, straitInt32, next, comm, nullptr));
-    STRAIT_EXPECT_OK(straitGroupStart());  // nested: records into the same group
+    STRAIT_EXPECT_OK(straitGroupStart());  // an inner group records into the outer one
     STRAIT_EXPECT_OK(straitBarrier(comm, nullptr));
     STRAIT_EXPECT_OK(straitRecv(received.data(), 5000, straitInt32, previous, comm, nullptr));
     STRAIT_EXPECT_OK(straitGroupEnd());
@@ -149,7 +149,7 @@ TEST_P(Groups, OneThreadDrivesAllRanks) {
   for (straitComm_t comm : comms) STRAIT_EXPECT_OK(straitCommDestroy(comm));
 }
 
-/// All-reduces on communicators all of whose ranks this thread drives.
+/// Makes all-reduces on communicators whose ranks are all driven by this thread.
 void check_sums_in_a_group(const std::vector<straitComm_t>& comms, std::size_t count) {
   const std::size_t n = comms.size();
   std::vector<Values> inputs(n), sums(n, Values(count));
@@ -168,7 +168,7 @@ void check_sums_in_a_group(const std::vector<straitComm_t>& comms, std::size_t c
 
 TEST_P(Groups, OneThreadSplitsAllRanks) {
   const std::vector<straitComm_t> comms = join_in_a_group(GetParam());
-  std::vector<straitComm_t> parts, reversed;  // two splits of each communicator, in the same group
+  std::vector<straitComm_t> parts, reversed;  // two splits of each communicator in one group
   STRAIT_EXPECT_OK(straitGroupStart());
   for (std::size_t r = 0; r < comms.size(); ++r) {
     straitComm_t part = nullptr, turned = comms[r];
@@ -225,14 +225,14 @@ TEST_P(Groups, OneThreadRegistersForAllRanks) {
   }
 }
 
-/// Records a collective and, where `spoils`, a message that nobody can carry out, which is seen at the group's end.
+/// Records a collective and, if `spoils`, a message that cannot be carried out, which is noticed at the group's end.
 void record_refused(straitComm_t comm, int rank, bool spoils, const Values& in, Values& out, std::int32_t& value) {
   STRAIT_EXPECT_OK(straitAllReduce(in.data(), out.data(), in.size(), straitInt32, straitSum, comm, nullptr));
   if (!spoils) return;
-  STRAIT_EXPECT_OK(straitSend(&value, 1, straitInt32, rank, comm, nullptr));  // to itself, and no receive
+  STRAIT_EXPECT_OK(straitSend(&value, 1, straitInt32, rank, comm, nullptr));  // to itself, without a receive
 }
 
-/// What a refused group holds beside is not carried out, on whichever communicator it is.
+/// Nothing else in a refused group may be carried out, on whichever communicator it is.
 TEST_P(Groups, ThatAreRefusedForAMessageRunNothing) {
   run_as_threads(GetParam(), [](straitComm_t comm, int rank, int) {
     straitComm_t other = nullptr;
@@ -295,7 +295,7 @@ TEST(AllToAllV, RandomCountsAndOffsets) {
         const auto p = static_cast<std::size_t>(peer);
         send_counts[p] = random_count(rank, peer, round);
         receive_counts[p] = random_count(peer, rank, round);
-        send_offsets[p] = sent.size() + p;  // with holes
+        send_offsets[p] = sent.size() + p;  // with gaps
         receive_offsets[p] = expected.size() + 2 * p;
         const Values out = numbers(send_counts[p], pair_seed(rank, peer, round));
         sent.resize(send_offsets[p]);

@@ -1,4 +1,4 @@
-// Memory from straitMemAlloc, and buffers that all ranks registered so that peers read them in place.
+// Memory from straitMemAlloc, and buffers that all ranks registered so that peers read them directly.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 constexpr std::size_t pool_bytes = 4 << 20;
 
-/// A registered pool of `pool_bytes`, and what becomes of it at the end.
+/// A registered pool of `pool_bytes`, which is deregistered and freed at the end.
 class Pool {
  public:
   explicit Pool(straitComm_t comm) : comm_(comm) {
@@ -85,7 +85,7 @@ void check_all_collectives(straitComm_t comm, const Pool& pool, int rank, int ra
   expect(concatenation([&](int r) { return block(source(r, all), rank, count); }, ranks), "all-to-all");
   STRAIT_EXPECT_OK(straitScatter(root_input, pool.output(), count, straitInt32, root, comm, nullptr));
   expect(block(source(root, all), rank, count), "scatter");
-  // In place, several times: nobody may still be reading when the next call writes.
+  // In place, several times: no rank may still be reading when the next call writes.
   fill(count);
   for (int i = 0; i < 3; ++i)
     STRAIT_EXPECT_OK(straitAllReduce(pool.input(), pool.input(), count, straitInt32, straitMax, comm, nullptr));
@@ -97,7 +97,7 @@ void check_all_collectives(straitComm_t comm, const Pool& pool, int rank, int ra
   EXPECT_EQ(Values(pool.input(), pool.input() + count), largest) << "in place";
 }
 
-/// What is added then lies in memory that no rank registered.
+/// In premultiplied sums the summands are scaled copies, which lie in memory that no rank registered.
 void check_premultiplied(straitComm_t comm, const Pool& pool, int rank, int ranks, std::size_t count) {
   const std::int32_t scalar = rank + 2;
   straitRedOp_t op = straitSum;
@@ -192,7 +192,7 @@ TEST(Memory, MoreThanThereIs) {
   EXPECT_EQ(pointer, nullptr);
 }
 
-/// A forked child that allocates must not get memory that its parent hands out too.
+/// A forked child that allocates must not get memory that its parent hands out, too.
 TEST(Memory, ForkedChildrenHaveAHeapOfTheirOwn) {
   void* before = nullptr;
   STRAIT_EXPECT_OK(straitMemAlloc(&before, 4096));

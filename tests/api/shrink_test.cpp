@@ -1,4 +1,4 @@
-// Smaller communicators, made by the ranks that remain alone.
+// Smaller communicators, which are made only by the ranks that remain.
 #include <gmock/gmock.h>
 
 #include <numeric>
@@ -13,7 +13,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// A part in the same order, of ranks that alone call; it outlives its parent, and has parts of its own.
+/// A smaller communicator keeps the order of the ranks, is made by its members alone, outlives its parent, and can be
+/// shrunk itself.
 void check_shrink(straitComm_t comm, int rank, int ranks) {
   const int excluded[] = {1, ranks - 1, 1};
   straitComm_t smaller = comm, alone = nullptr;

@@ -1,4 +1,4 @@
-// Element counts around the edges of slices, with the slices that selection may choose.
+// Element counts around the edges of slices, for the slice sizes that selection may choose.
 #include <cstdlib>
 #include <string>
 
@@ -42,7 +42,7 @@ TEST_P(Slices, EdgesAsProcesses) {
   run_as_processes(2, [](straitComm_t comm, int rank, int ranks) { check_around(comm, rank, ranks, GetParam()); });
 }
 
-/// Whose slots are longer than those of shared memory.
+/// TCP's slots are longer than those of shared memory.
 TEST_P(Slices, EdgesOverTcp) {
   setenv("STRAIT_TRANSPORT", "tcp", 1);
   run_as_processes(2, [](straitComm_t comm, int rank, int ranks) { check_around(comm, rank, ranks, GetParam()); });

@@ -1,4 +1,4 @@
-// Groups where threads cannot be started.
+// Groups when threads cannot be started.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <pthread.h>
@@ -17,7 +17,7 @@ thread_local bool no_threads = false;
 
 }  // namespace
 
-/// In place of the C library's.
+/// Replaces the C library's function.
 extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* thread,
                                                                      const pthread_attr_t* attributes,
                                                                      void* (*body)(void*), void* argument) noexcept {
@@ -57,7 +57,7 @@ TEST(MissingThreads, OfOtherRanksAreToldOf) {
   for (straitComm_t comm : comms) STRAIT_EXPECT_OK(straitCommDestroy(comm));
 }
 
-/// Of another thread's rank, which waits for this one's two.
+/// Another thread's rank waits in the call for the two ranks of this thread, and must be told.
 TEST(MissingThreads, OfSplitsAndRegistrationsAreToldToWhoWaitsForThem) {
   const auto split = [](straitComm_t comm) {
     straitComm_t part = nullptr;

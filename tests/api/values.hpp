@@ -9,14 +9,14 @@
 
 namespace strait::testing {
 
-/// Numbers that differ between seeds and places, so that a misplaced or stale block shows.
+/// Returns numbers that differ between seeds and positions, so that a misplaced or stale block is noticed.
 inline std::vector<std::int32_t> numbers(std::size_t count, std::uint64_t seed) {
   std::vector<std::int32_t> values(count);
   for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<std::int32_t>(mix(seed * 1'000'003 + i) >> 40);
   return values;
 }
 
-/// What an all-reduce (sum) of numbers(count, seed + rank) gives.
+/// Returns the sum over all ranks of numbers(count, seed + rank).
 inline std::vector<std::int32_t> sum_of_numbers(std::size_t count, std::uint64_t seed, int ranks) {
   std::vector<std::int32_t> sum(count);
   for (int rank = 0; rank < ranks; ++rank) {
@@ -26,7 +26,7 @@ inline std::vector<std::int32_t> sum_of_numbers(std::size_t count, std::uint64_t
   return sum;
 }
 
-/// All-reduces numbers of all the communicator's ranks.
+/// Checks an all-reduce of numbers of all the communicator's ranks.
 inline void check_sum(straitComm_t comm, std::size_t count, std::uint64_t seed) {
   int rank = -1, ranks = 0;
   STRAIT_EXPECT_OK(straitCommUserRank(comm, &rank));

@@ -1,4 +1,4 @@
-// Wire formats through the public interface: bits, bounds, who may have one, and error feedback.
+// Wire formats through the public interface: bits, error bounds, which calls may have one, and error feedback.
 #include <gmock/gmock.h>
 
 #include <array>
@@ -41,7 +41,7 @@ void check_shapes(straitComm_t comm, int rank, int ranks) {
           }
 }
 
-/// Several slices of the transport's slots, and of the pieces that sums are made in.
+/// Checks a call of several slices of the transport's slots, and of several pieces of the summation.
 void check_large(straitComm_t comm, int rank, int ranks) {
   CollectiveCase c;
   c.count = 1'000'003;
@@ -58,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, WireThreads, ::testing::Values(1, 2, 3, 4, 5));
 
 TEST(WireProcesses, Bits) { run_as_processes(3, check_shapes); }
 
-/// A communicator in the format of its configuration.
+/// Runs ranks whose communicator has the wire format `wire` in its configuration.
 template <class Body>
 void run_configured(int ranks, int wire, Body&& body) {
   straitUniqueId id;
@@ -83,7 +83,7 @@ std::vector<float> waves(std::size_t count, int rank) {
   return values;
 }
 
-/// What the format makes of the sum of waves, and that it differs from the exact one.
+/// Expects the sum of waves as the format gives it, and that it differs from the exact one.
 void expect_quantized(straitComm_t comm, int rank, int ranks, WireFormat format, std::size_t count = 5000) {
   std::vector<std::vector<float>> inputs;
   for (int r = 0; r < ranks; ++r) inputs.push_back(waves(count, r));
@@ -123,13 +123,13 @@ TEST(WireConfiguration, ByEnvironment) {
   setenv("STRAIT_WIRE", "fp8", 1);
   run_configured(2, straitWireDefault,
                  [](straitComm_t comm, int rank, int ranks) { expect_quantized(comm, rank, ranks, WireFormat::fp8); });
-  run_configured(2, straitWireInt4, [](straitComm_t comm, int rank, int ranks) {  // which says more
+  run_configured(2, straitWireInt4, [](straitComm_t comm, int rank, int ranks) {  // overrides the environment
     expect_quantized(comm, rank, ranks, WireFormat::int4);
   });
   unsetenv("STRAIT_WIRE");
 }
 
-/// From 16 KB of the larger buffer on, unless another border is set, or the call itself asks.
+/// A format is used from 16 KB of the larger buffer on, unless another limit is set or the call itself asks for one.
 TEST(WireConfiguration, LeavesSmallCallsExact) {
   const auto check = [](straitComm_t comm, int rank, int ranks) {
     CollectiveCase c;
@@ -142,7 +142,7 @@ TEST(WireConfiguration, LeavesSmallCallsExact) {
     const ReferenceCall exact{.type = DataType::float32, .inputs = inputs};
     EXPECT_EQ(first_difference(reference_output(exact, 0), output, DataType::float32), "");
     expect_quantized(comm, rank, ranks, WireFormat::int8, 4096);
-    c.collective = Collective::all_gather;  // the larger buffer counts
+    c.collective = Collective::all_gather;  // its larger buffer is long enough
     c.count = 2048;
     const std::vector<float> mine = waves(c.count, rank);
     std::vector<float> all(2 * c.count);
@@ -150,7 +150,7 @@ TEST(WireConfiguration, LeavesSmallCallsExact) {
     EXPECT_NE(std::vector<float>(all.begin(), all.begin() + 2048), waves(c.count, 0));
     c.wire = WireFormat::int8;
     c.count = 100;
-    check_collective(comm, rank, ranks, c);  // by its options
+    check_collective(comm, rank, ranks, c);  // asked for by the call's options
   };
   run_configured(2, straitWireInt8, check);
   setenv("STRAIT_WIRE_BYTES", "0", 1);
@@ -160,7 +160,7 @@ TEST(WireConfiguration, LeavesSmallCallsExact) {
   unsetenv("STRAIT_WIRE_BYTES");
 }
 
-/// Each rank decides for itself whether it has one: it says nothing of whether a call has the format.
+/// Each rank decides for itself whether it has a residual. That must not influence whether a call uses the format.
 TEST(WireConfiguration, ResidualsOfSomeRanksAlone) {
   run_configured(2, straitWireInt4, [](straitComm_t comm, int rank, int) {
     for (const std::size_t count : {4095u, 4096u}) {
@@ -245,7 +245,7 @@ TEST(WireConfiguration, RefusesWhatIsNoFormat) {
     EXPECT_THAT(straitGetLastError(comm), HasSubstr(text)) << #call; \
   } while (false)
 
-/// Each changes nothing, and the communicator goes on.
+/// Each refusal changes no buffer, and the communicator stays usable.
 TEST(WireOptions, RefuseWhatHasNoWireFormat) {
   run_as_threads(2, [](straitComm_t comm, int rank, int ranks) {
     std::array<float, 256> send{}, receive{}, residual{};
@@ -315,14 +315,14 @@ TEST(WireOptions, StandInGroups) {
   });
 }
 
-/// The same gradient again and again: without feedback its small elements are lost every time, with it their mean is
-/// what it should be, but for the format's error of the result.
+/// Adds up the same gradient repeatedly: without feedback its small elements are lost every time; with it their mean is
+/// right, up to the format's error of the result.
 TEST(WireResidual, MakesGoodForWhatWasLost) {
   run_as_threads(2, [](straitComm_t comm, int, int) {
     constexpr std::size_t count = 200;
     constexpr int steps = 100;
     std::vector<float> gradient(count, 0.01F), residual(count, 0), result(count);
-    gradient[0] = gradient[150] = 1;  // INT4: 0.01 is far below half a step, 1/14
+    gradient[0] = gradient[150] = 1;  // in INT4, 0.01 is far below half a step, 1/14
     straitCallOptions_t options = STRAIT_CALL_OPTIONS_INITIALIZER;
     options.wire = straitWireInt4;
     double with_feedback = 0, without = 0;

@@ -1,4 +1,4 @@
-// The C++ interface: every function once, its ownership and its exceptions.
+// The C++ interface: every function once, ownership and exceptions.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -15,7 +15,7 @@ using Values = std::vector<int>;
 
 constexpr int ranks = 3;
 
-/// Runs `body` on three ranks that are threads; an exception that escapes it is a failure.
+/// Runs `body` on three ranks, each a thread; an exception that escapes it is a failure.
 void on_ranks(const std::function<void(const Communicator&)>& body) {
   const straitUniqueId id = strait::make_unique_id();
   std::vector<std::jthread> threads;
@@ -54,7 +54,7 @@ TEST(Wrapper, OptionsOfACall) {
   on_ranks([](const Communicator& comm) {
     straitCallOptions_t options = STRAIT_CALL_OPTIONS_INITIALIZER;
     options.wire = straitWireInt8;
-    const auto steps = [](float scale) {  // exact as codes
+    const auto steps = [](float scale) {  // values that the format represents exactly
       std::vector<float> values(ranks * 127);
       for (std::size_t i = 0; i < values.size(); ++i) values[i] = scale * static_cast<float>(i % 127 + 1);
       return values;
@@ -128,7 +128,7 @@ TEST(Wrapper, GroupsOfMessages) {
   });
 }
 
-/// What an exception leaves behind is not run: buffers that were made after the group are gone before it.
+/// An exception that leaves a group must cancel its calls: buffers made after the group are destroyed before it.
 TEST(Wrapper, GroupsThatAreLeftRunNothing) {
   on_ranks([](const Communicator& comm) {
     const Values mine{1};

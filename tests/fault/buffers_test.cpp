@@ -1,4 +1,4 @@
-// After a call that failed its buffers are the caller's again: no other rank reads or writes them any more.
+// After a failed call its buffers belong to the caller again: no other rank may read or write them any more.
 #include <gmock/gmock.h>
 #include <sys/mman.h>
 
@@ -11,7 +11,7 @@
 namespace strait::testing {
 namespace {
 
-/// Of a call. Who reaches for them later dies of it.
+/// Memory for a call's buffer, unmapped at the end, so that a later access by another rank crashes the test.
 class Pages {
  public:
   explicit Pages(std::size_t bytes)
@@ -28,7 +28,7 @@ class Pages {
   void* data_;
 };
 
-/// Rank 0 is aborted by another thread while calls run, a little later each time.
+/// Another thread aborts rank 0 while calls run, a little later each time.
 TEST(AfterAnAbort, BuffersAreTheCallers) {
   constexpr std::size_t count = std::size_t{1} << 19;
   constexpr int ranks = 3;

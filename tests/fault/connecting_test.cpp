@@ -1,4 +1,4 @@
-// Bad news while a rank connects to one that does not answer: it lets nobody in.
+// Failures while a rank connects to another that accepts no connections.
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -8,12 +8,12 @@
 #include "support/shared_count.hpp"
 
 namespace {
-/// Of this process; of all.
+/// Whether this process accepts no connections; and the number of connections kept waiting, over all processes.
 bool lets_nobody_in = false;
 strait::testing::SharedCount* kept_out = nullptr;
 }  // namespace
 
-/// In the place of the system's.
+/// Replaces the C library's function.
 extern "C" int accept4(int listener, sockaddr* address, socklen_t* size, int flags) {
   if (!lets_nobody_in) return static_cast<int>(syscall(SYS_accept4, listener, address, size, flags));
   ++kept_out->value;
@@ -35,7 +35,7 @@ class Connecting : public ::testing::Test {
   bool await_somebody_outside() const {
     const auto deadline = Clock::now() + seconds(10);
     while (count_.value == 0 && Clock::now() < deadline) std::this_thread::sleep_for(milliseconds(1));
-    std::this_thread::sleep_for(milliseconds(200));  // until the others have nothing left to do but wait
+    std::this_thread::sleep_for(milliseconds(200));  // until the others only wait
     return count_.value != 0;
   }
   SharedCount count_;
@@ -66,7 +66,7 @@ TEST_F(Connecting, AnAbortEndsIt) {
   EXPECT_EQ(processes.end(0, 25'000), 0);
 }
 
-/// Rank 2 dies while another one, to which rank 1 or 0 connects, lets nobody in.
+/// Rank 2 dies while rank `silent`, to which rank `connecting` connects, accepts no connections.
 void expect_death_is_heard(int silent, int connecting, const std::function<bool()>& await) {
   RankProcesses processes(3, [&](int rank, const straitUniqueId& id, Report& report) {
     lets_nobody_in = rank == silent;

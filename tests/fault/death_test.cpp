@@ -1,4 +1,4 @@
-// A rank is killed: every survivor is told, by name and within a second; what had completed stays; nothing remains.
+// A rank is killed: every survivor is told which, within a second; completed results stay; nothing is left behind.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// A stream of operations of all kinds, until one fails. Completed ones are checked.
+/// Makes operations of all kinds until one fails. The results of completed ones are checked.
 straitResult_t run_stream(straitComm_t comm, int rank, int ranks, std::size_t count, Report& report) {
   std::vector<std::int32_t> buffer, other(count * static_cast<std::size_t>(ranks));
   for (int i = 0;; ++i) {
@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(Streams, Death,
                          ::testing::Values(Stream{2, 16}, Stream{2, 300'000}, Stream{3, 16}, Stream{3, 300'000},
                                            Stream{4, 16}, Stream{4, 300'000}));
 
-/// Runs `stream` on every rank, kills one at a random moment and looks at what the others report.
+/// Runs `stream` on every rank, kills one at a random moment and checks what the others report.
 using Operations = std::function<straitResult_t(straitComm_t comm, int rank, Report& report)>;
 void kill_one(int ranks, std::uint64_t seed, const Operations& stream) {
   const Leftovers leftovers;
@@ -97,7 +97,7 @@ TEST_P(Death, AtRandomMoments) {
     });
 }
 
-/// Here the ranks read and write one another's memory, without slots.
+/// Makes operations on registered memory, in which ranks access one another's memory directly, without slots.
 straitResult_t run_registered_stream(straitComm_t comm, int rank, int ranks, Report& report) {
   constexpr std::size_t count = 200'000;
   void *memory = nullptr, *handle = nullptr;
@@ -120,7 +120,7 @@ TEST(DeathOf, ARankWhosePeersUseItsMemory) {
              [](straitComm_t comm, int rank, Report& report) { return run_registered_stream(comm, rank, 3, report); });
 }
 
-/// Rank 1 waits for rank 2, which has yet to call. Nor has rank 0, and it never will.
+/// Rank 1 waits for rank 2, which has not called yet. Rank 0 dies, for which rank 1 does not wait yet.
 TEST(DeathOf, ARankThatNobodyWaitsForYet) {
   constexpr int ranks = 3;
   RankProcesses processes(ranks, [](int rank, const straitUniqueId& id, Report& report) {
@@ -133,7 +133,7 @@ TEST(DeathOf, ARankThatNobodyWaitsForYet) {
     STRAIT_EXPECT_OK(straitCommDestroy(comm));
   });
   ASSERT_TRUE(processes.await_joined());
-  std::this_thread::sleep_for(milliseconds(300));  // it waits by now
+  std::this_thread::sleep_for(milliseconds(300));  // until rank 1 waits
   const Stopwatch since_death;
   processes.signal(0, SIGKILL);
   EXPECT_TRUE(
@@ -145,7 +145,8 @@ TEST(DeathOf, ARankThatNobodyWaitsForYet) {
   EXPECT_EQ(processes.end(1, 5000), 0);
 }
 
-/// Rank 1 waits for rank 0, which has left, as who is told of the death of rank 2 does.
+/// Rank 2 dies, and rank 0 leaves as a rank does that was told of it. Rank 1 then waits for rank 0 and must be told of
+/// rank 2's death.
 TEST(DeathOf, ARankForWhichAnotherLeaves) {
   constexpr int ranks = 3;
   RankProcesses processes(ranks, [](int rank, const straitUniqueId& id, Report& report) {
@@ -170,8 +171,8 @@ TEST(DeathOf, ARankForWhichAnotherLeaves) {
   for (const int rank : {0, 1}) EXPECT_EQ(processes.end(rank, 5000), 0);
 }
 
-/// Of a rank that calls exec() only the number of its process is left. Rank 0 has begun the shared memory; ranks 1 and
-/// 2 are threads of one process.
+/// A rank that calls exec() keeps only its process id. Rank 0 created the shared memory; ranks 1 and 2 are threads of
+/// one process.
 TEST(DeathOf, ARankThatBecomesAnotherProgram) {
   for (const int victim : {0, 1}) {
     const auto live = [victim](const straitUniqueId& id, int rank, Report& report) {
@@ -179,7 +180,7 @@ TEST(DeathOf, ARankThatBecomesAnotherProgram) {
       if (comm == nullptr) return;
       STRAIT_EXPECT_OK(straitBarrier(comm, nullptr));
       if (rank == victim) {
-        std::this_thread::sleep_for(milliseconds(200));  // the others wait by now
+        std::this_thread::sleep_for(milliseconds(200));  // until the others wait
         report.fail_with(straitSuccess, "");
         execlp("sleep", "sleep", "60", nullptr);
       }
@@ -202,7 +203,7 @@ TEST(DeathOf, ARankThatBecomesAnotherProgram) {
   }
 }
 
-/// From now on this process is told that its kernel has no pidfds.
+/// Makes pidfd_open() fail in this process as on a kernel that does not have it.
 void refuse_pidfd_open() {
   sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -216,8 +217,8 @@ void refuse_pidfd_open() {
   ASSERT_EQ(syscall(SYS_pidfd_open, getpid(), 0), -1);
 }
 
-/// Rank 1 is killed and leaves a data loader behind, which inherits every descriptor and outlives it. `prepare` is run
-/// on every rank before it joins.
+/// Kills rank 1, which leaves a data loader behind that inherited every descriptor and outlives it. Each rank calls
+/// `prepare` before it joins.
 void kill_beside_a_data_loader(const std::function<void(int rank)>& prepare) {
   constexpr int ranks = 3;
   RankProcesses processes(ranks, [&](int rank, const straitUniqueId& id, Report& report) {
@@ -258,7 +259,7 @@ TEST(DeathWithoutPidfd, OnTheSurvivorsAlone) {
   });
 }
 
-/// Ranks 0 and 1 are threads of one process, rank 2 is another. Whoever only lets others wait must not look dead.
+/// Ranks 0 and 1 are threads of one process, rank 2 is another. A rank that only makes others wait must not look dead.
 TEST(DeathWithoutPidfd, IsNotSeenInRanksThatAreSlow) {
   constexpr int ranks = 3;
   const auto live = [](const straitUniqueId& id, int rank, Report& report) {
@@ -271,7 +272,7 @@ TEST(DeathWithoutPidfd, IsNotSeenInRanksThatAreSlow) {
         if (rank == slow) std::this_thread::sleep_for(milliseconds(60));
         STRAIT_EXPECT_OK(checked_all_reduce(used, rank, ranks, 1000, slow, buffer));
       }
-    if (rank == 0) std::this_thread::sleep_for(milliseconds(60));  // holds its locks when rank 1 has let go of its own
+    if (rank == 0) std::this_thread::sleep_for(milliseconds(60));  // holds its locks longer than rank 1
     STRAIT_EXPECT_OK(straitCommDestroy(part));
     if (rank != 1) {
       std::this_thread::sleep_for(milliseconds(rank == 0 ? 60 : 0));
@@ -290,7 +291,7 @@ TEST(DeathWithoutPidfd, IsNotSeenInRanksThatAreSlow) {
   processes.expect_all_end_well();
 }
 
-/// Set-up calls go another way than collectives, and must notice a death as well.
+/// Set-up calls do not use the path of collectives, and must notice a death as well.
 void die_before_set_up_call(bool with_data_loader) {
   RankProcesses processes(3, [&](int rank, const straitUniqueId& id, Report& report) {
     straitComm_t comm = join(id, rank, 3, report);

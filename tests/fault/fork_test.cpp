@@ -1,5 +1,5 @@
-// Forked children (data loaders, say) inherit their parent's communicators. Whatever they do with these is refused, and
-// neither the parent nor its peers notice.
+// Forked children (data loaders, for example) inherit their parent's communicators. Every use of these by a child must
+// be refused, without an effect on the parent or its peers.
 #include "fault/rank_processes.hpp"
 
 namespace strait::testing {
@@ -14,7 +14,7 @@ void expect_refused(straitResult_t result) {
   EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("forked"));
 }
 
-/// All that a child could do with an inherited communicator.
+/// Makes every call that a child could make on an inherited communicator.
 void use_inherited(straitComm_t comm) {
   std::int32_t value = 1;
   straitResult_t state = straitSuccess;
@@ -28,7 +28,7 @@ void use_inherited(straitComm_t comm) {
   EXPECT_EQ(made, nullptr);
 }
 
-/// Communicators that a child makes are its own.
+/// Communicators that a child makes itself must work.
 void run_alone() {
   straitUniqueId id;
   straitComm_t own = nullptr;
@@ -39,7 +39,7 @@ void run_alone() {
   STRAIT_EXPECT_OK(straitCommDestroy(own));
 }
 
-/// Every rank forks a child that does this, and works well beside it and afterwards.
+/// Every rank forks a child that runs `child`; the rank must work meanwhile and afterwards.
 void work_beside_children(const std::function<void(straitComm_t)>& child) {
   RankProcesses processes(ranks, [&](int rank, const straitUniqueId& id, Report& report) {
     straitComm_t comm = join(id, rank, ranks, report), part = nullptr;
@@ -49,7 +49,7 @@ void work_beside_children(const std::function<void(straitComm_t)>& child) {
     const pid_t forked = fork_rank([&] { child(comm); });
     for (int i = 0; i < 20; ++i) STRAIT_EXPECT_OK(checked_all_reduce(comm, rank, ranks, 100'000, i, buffer));
     EXPECT_EQ(wait_for(forked, 10'000), 0);
-    for (int slow = 0; slow < ranks; ++slow) {  // who lets the others wait must not look as if it had left
+    for (int slow = 0; slow < ranks; ++slow) {  // a rank that makes the others wait must not look as if it had left
       if (rank == slow) std::this_thread::sleep_for(milliseconds(60));
       STRAIT_EXPECT_OK(straitBarrier(comm, nullptr));
     }
@@ -76,7 +76,7 @@ TEST(ForkedChildren, MakeTheirOwnBesideWhatTheyInherit) {
   });
 }
 
-/// The child inherits a group with calls in it.
+/// The child inherits an open group with calls in it.
 TEST(ForkedChildren, CannotEndAnInheritedGroup) {
   RankProcesses processes(ranks, [&](int rank, const straitUniqueId& id, Report& report) {
     straitComm_t comm = join(id, rank, ranks, report);

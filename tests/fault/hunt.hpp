@@ -17,22 +17,23 @@
 #include "fault/hunted_call.hpp"
 #include "fault/rank_processes.hpp"
 
-/// Hunts for hangs and lies: rounds in which ranks make random calls until one of them, at a random moment, dies,
-/// aborts, leaves, calls something else, stays away or stands still. Every other one must be told what happened, by
-/// name and in time; whatever ended with success must have the right bits. A round follows from its seed alone.
+/// Hunts for hangs and false reports. In each round, ranks make random calls until one of them, at a random moment,
+/// dies, aborts, leaves, makes a different call, stays away or stands still. Every other rank must be told what
+/// happened, with the right rank's name and in time; every call that ended with success must have the right bits. A
+/// round follows from its seed alone.
 namespace strait::testing::hunt {
 
 enum class Fault : std::uint8_t { dies, exits, aborts, leaves, differs, stays_away, stands_still };
 inline constexpr std::array<const char*, 7> fault_names{"dies",    "exits",      "aborts",      "leaves",
                                                         "differs", "stays away", "stands still"};
 
-/// What the kind of ranks makes possible.
+/// What the kind of ranks under test allows.
 struct Limits {
   CallLimits calls;
-  std::chrono::milliseconds told_within{1000};              ///< of what is noticed by itself
-  std::chrono::milliseconds left_within{1000};              ///< that a rank has left
-  std::chrono::milliseconds differs_within{1000};           ///< that it called something else
-  std::int64_t deadline_ms = 400, join_deadline_ms = 5000;  ///< where ranks are missed
+  std::chrono::milliseconds told_within{1000};     ///< to report a failure that needs no deadline to be noticed
+  std::chrono::milliseconds left_within{1000};     ///< to report that a rank has left
+  std::chrono::milliseconds differs_within{1000};  ///< to report that a rank made a different call
+  std::int64_t deadline_ms = 400, join_deadline_ms = 5000;  ///< configured where a rank is missing
 };
 
 struct Round {
@@ -40,10 +41,10 @@ struct Round {
   std::uint64_t seed = 0;
   Fault fault = Fault::dies;
   int victim = 0;
-  std::uint64_t call = 0;           ///< of the victim, at which it happens
-  std::chrono::microseconds after;  ///< its beginning, of what happens beside it
-  bool shrinks = false;             ///< the others make a communicator without it
-  bool keeps_others = false;        ///< they have one already
+  std::uint64_t call = 0;           ///< number of the victim's call at which the fault happens
+  std::chrono::microseconds after;  ///< from the beginning of that call to the fault, if it comes from another thread
+  bool shrinks = false;             ///< afterwards the others make a communicator without the victim
+  bool keeps_others = false;        ///< the others have such a communicator from the start
 
   straitConfig_t config() const {
     straitConfig_t config = test_config();
@@ -73,13 +74,14 @@ inline std::string describe(const Round& round) {
          std::to_string(round.call) + " (" + describe(make_call(round.seed, round.call, round.limits.calls)) + ")";
 }
 
-/// What the ranks of a round know of one another by other means than those under test.
+/// What the ranks of a round know of one another by other means than those under test. In shared memory.
 struct Shared {
   std::atomic<Clock::time_point> happened{Clock::time_point{}};
-  std::atomic<int> told{0};  ///< ranks that know of the failure
+  std::atomic<int> told{0};  ///< number of ranks that know of the failure
 };
 
-/// What happens to the victim, from the moment that its call begins; false: it makes no more calls.
+/// Injects the round's fault into the victim. begin() is called when the victim's call begins; it returns false if the
+/// victim makes no more calls.
 class Trouble {
  public:
   bool begin(const Round& round, straitComm_t& comm, Shared& shared) {
@@ -115,7 +117,7 @@ class Trouble {
   std::jthread beside_;
 };
 
-/// The others make some calls among themselves, which are nobody else's concern.
+/// Makes some calls among the ranks other than the victim; its failure must not affect them.
 template <class Side>
 void go_on(Side& side, straitComm_t comm, const Round& round) {
   if (comm == nullptr) return;
@@ -129,7 +131,7 @@ void go_on(Side& side, straitComm_t comm, const Round& round) {
   }
 }
 
-/// What a rank does in a round. `Side`: where its numbers lie, and how calls on them are made (HostSide).
+/// What a rank does in a round. `Side` holds its data and makes the calls on it (for example, HostSide).
 template <class Side>
 void run_rank(int rank, const straitUniqueId& id, const Round& round, Shared& shared, Report& report) {
   Side side(rank, round);
@@ -138,7 +140,8 @@ void run_rank(int rank, const straitUniqueId& id, const Round& round, Shared& sh
   straitComm_t others = nullptr;
   if (round.keeps_others) {
     STRAIT_EXPECT_OK(straitCommSplit(comm, rank == round.victim ? -1 : 0, 0, &others, nullptr));
-    // An abort of the whole would end the split on ranks that are still at it. So they meet, with time for it.
+    // An abort of the whole communicator would end the split on ranks that have not finished it. So all ranks meet
+    // here.
     straitComm_t none = nullptr;
     STRAIT_EXPECT_OK(straitCommSplit(comm, -1, 0, &none, nullptr));
   }
@@ -154,13 +157,13 @@ void run_rank(int rank, const straitUniqueId& id, const Round& round, Shared& sh
     result = run_checked(side, call, comm, rank);
     was_set_up = call.is_set_up();
   }
-  if (result == straitSuccess) {  // a victim that needs no telling
+  if (result == straitSuccess) {  // the victim itself, where it gets no error
     if (comm != nullptr) STRAIT_EXPECT_OK(straitCommDestroy(comm));
     return;
   }
   report.fail_with(result, straitGetLastError(was_set_up ? nullptr : comm));
   shared.told.fetch_add(1);
-  if (!was_set_up) {  // which leaves the communicator as it is
+  if (!was_set_up) {  // a failed set-up call leaves the communicator usable
     EXPECT_EQ(straitBarrier(comm, side.stream()), result) << "the error is sticky";
     straitResult_t kept = straitSuccess;
     STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &kept));
@@ -177,7 +180,7 @@ void run_rank(int rank, const straitUniqueId& id, const Round& round, Shared& sh
     if (left != nullptr) STRAIT_EXPECT_OK(straitCommDestroy(left));
 }
 
-/// Of a rank that was told. `since`: what it has to be told of.
+/// Checks what a rank reported. `since`: when the event that it must report happened.
 inline void check(const Round& round, int rank, const Report& report, Clock::time_point since, const Stopwatch& watch) {
   using ::testing::HasSubstr;
   const std::string victim = "rank " + std::to_string(round.victim), message = report.message;
@@ -190,7 +193,7 @@ inline void check(const Round& round, int rank, const Report& report, Clock::tim
   if (round.kills()) {
     expect(straitRemoteError, victim, round.limits.told_within);
   } else if (round.fault == Fault::aborts) {
-    const bool of_set_up = message.find("while it was made") != std::string::npos;  // of what a split was making
+    const bool of_set_up = message.find("while it was made") != std::string::npos;  // while a split made a communicator
     expect(straitAborted, (of_set_up ? "aborted while it was made, on " : "aborted by ") + victim,
            round.limits.told_within);
   } else if (round.fault == Fault::leaves) {
@@ -201,7 +204,7 @@ inline void check(const Round& round, int rank, const Report& report, Clock::tim
     expect(straitMismatch, "ranks made different calls",
            of_set_up ? milliseconds(round.limits.join_deadline_ms) + round.limits.told_within
                      : round.limits.differs_within);
-    EXPECT_THAT(message, HasSubstr(victim));  // all others call alike
+    EXPECT_THAT(message, HasSubstr(victim));  // the other ranks all make the same call
   } else {
     const bool in_set_up = message.find("out-of-band") != std::string::npos;
     const milliseconds deadline(in_set_up ? round.limits.join_deadline_ms : round.limits.deadline_ms);
@@ -220,7 +223,7 @@ void run_round(const Round& round) {
     RankProcesses processes(ranks, [&](int rank, const straitUniqueId& id, Report& report) {
       run_rank<Side>(rank, id, round, *shared, report);
     });
-    const Stopwatch watch;  // it has a thread, and so comes after the forks
+    const Stopwatch watch;  // it starts a thread, so it must come after the forks
     EXPECT_TRUE(
         processes.await([&](int rank) { return rank == victim || processes.report(rank).failed.load() != 0; }, 60'000));
     if (round.kills()) processes.end(victim, 5000);
@@ -237,7 +240,7 @@ void run_round(const Round& round) {
   munmap(shared, sizeof(Shared));
 }
 
-/// Rounds until STRAIT_HUNT_SECONDS are over, or until one fails; from STRAIT_HUNT_SEED on.
+/// Runs rounds until STRAIT_HUNT_SECONDS have passed or one fails. Seeds count up from STRAIT_HUNT_SEED.
 template <class Side>
 void run(Limits limits, double usual_seconds) {
   const auto number = [](const char* name, double usual) {

@@ -1,4 +1,4 @@
-// Random faults of host ranks, at random moments.
+// Random faults of host ranks at random moments.
 #include "fault/hunt.hpp"
 #include "fault/leftovers.hpp"
 

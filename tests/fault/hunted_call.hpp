@@ -14,29 +14,30 @@
 #include "strait/strait.h"
 #include "support/ranks.hpp"
 
-/// Random calls, and what they must give.
+/// Random calls and their expected results.
 namespace strait::testing::hunt {
 
 enum class Kind : std::uint8_t {
-  collective,   ///< any of them, barriers too
-  messages,     ///< to the next rank, from the previous one
-  two_sums,     ///< all-reduces of the halves, as a group
-  split,        ///< into ranks of even and of odd numbers, and these destroyed again
-  registration  ///< of memory, which is undone at once
+  collective,   ///< any collective, including barriers
+  messages,     ///< a send to the next rank and a receive from the previous one
+  two_sums,     ///< all-reduces of the two halves, as a group
+  split,        ///< a split into even and odd ranks; the parts are destroyed again
+  registration  ///< a registration of memory, undone at once
 };
 
 struct Call {
   Kind kind = Kind::collective;
-  CollectiveCase c;  ///< whose type, count and seed are those of every kind
+  CollectiveCase c;  ///< its type, count and seed are used for every kind
   int ranks = 2;
-  bool in_graph = false;  ///< where there are graphs
+  bool in_graph = false;  ///< captured and replayed, for GPU ranks
 
-  /// Whether it is part of the set-up, whose failure need not be the communicator's, and has the deadline of joining.
+  /// Returns whether the call is part of the set-up: its failure need not make the communicator fail, and its deadline
+  /// is that of joining.
   bool is_set_up() const { return kind == Kind::split || kind == Kind::registration; }
   std::uint32_t rank_count() const { return static_cast<std::uint32_t>(ranks); }
 };
 
-/// Numbers that follow from a seed.
+/// Pseudo-random numbers that follow from a seed.
 class Draws {
  public:
   explicit Draws(std::uint64_t seed) : state_(mix(seed)) {}
@@ -46,12 +47,12 @@ class Draws {
   std::uint64_t state_, drawn_ = 0;
 };
 
-/// What limits the calls of a round.
+/// Limits of the calls of a round.
 struct CallLimits {
   int ranks = 2;
-  std::size_t most_bytes = std::size_t{1} << 20;      ///< of a call's larger buffer
-  std::size_t most_elements = std::size_t{1} << 17;   ///< likewise, for all are worked out by plain loops
-  std::vector<WireFormat> wires = {WireFormat::off};  ///< one of them, where the call has such
+  std::size_t most_bytes = std::size_t{1} << 20;      ///< in a call's larger buffer
+  std::size_t most_elements = std::size_t{1} << 17;   ///< in that buffer: plain loops compute the results
+  std::vector<WireFormat> wires = {WireFormat::off};  ///< candidates for calls that can have one
 };
 
 inline Collective draw_collective(Draws& draws) {
@@ -69,7 +70,7 @@ inline bool has_wire(const CollectiveCase& c) {
 inline Call make_call(std::uint64_t seed, std::uint64_t number, const CallLimits& limits) {
   Draws draws(mix(seed) ^ mix(number + 1));
   Call call{.ranks = limits.ranks};
-  const std::uint64_t kind = draws.below(13);  // four of which are not single collectives
+  const std::uint64_t kind = draws.below(13);  // the last four are not single collectives
   call.kind = kind < 9 ? Kind::collective : static_cast<Kind>(kind - 8);
   call.c.collective = call.kind == Kind::collective ? draw_collective(draws) : Collective::all_reduce;
   call.c.type = static_cast<DataType>(draws.below(data_type_count));
@@ -80,7 +81,7 @@ inline Call make_call(std::uint64_t seed, std::uint64_t number, const CallLimits
   call.c.seed = seed + number;
   const std::size_t most =
       std::min(limits.most_elements, limits.most_bytes / size_bytes(call.c.type)) / call.rank_count();
-  std::uint64_t magnitude = 2;  // as many of each
+  std::uint64_t magnitude = 2;  // all magnitudes occur; each is 0.8 times as likely as the one before
   while (magnitude < most && draws.below(5) != 0) magnitude *= 4;
   call.c.count = std::min<std::size_t>(1 + draws.below(magnitude), most);
   call.in_graph = draws.below(4) == 0 && !call.is_set_up();
@@ -89,7 +90,7 @@ inline Call make_call(std::uint64_t seed, std::uint64_t number, const CallLimits
   return call;
 }
 
-/// A call that differs from that one.
+/// Returns a call that differs from `call`.
 inline Call differing(Call call) {
   if (call.is_set_up() && call.c.seed % 2 == 0) {
     call.kind = call.kind == Kind::split ? Kind::registration : Kind::split;
@@ -99,7 +100,7 @@ inline Call differing(Call call) {
     call.kind = Kind::collective;
     call.c.collective = Collective::all_reduce;
   }
-  call.c.count = call.c.count > 1 ? call.c.count - 1 : 2;  // within the buffers
+  call.c.count = call.c.count > 1 ? call.c.count - 1 : 2;  // stays within the buffers
   return call;
 }
 
@@ -109,10 +110,10 @@ inline std::string describe(const Call& call) {
          (call.in_graph ? ", in a graph if there are any" : "");
 }
 
-/// What a rank gives a call.
+/// Returns the input of a rank for a call.
 inline Bytes input_of(const Call& call, std::uint32_t rank) { return random_input(call.c, call.rank_count(), rank); }
 
-/// What a call must give to `rank`.
+/// Returns what a call must give `rank`.
 inline Bytes expected(const Call& call, std::uint32_t rank) {
   const std::uint32_t ranks = call.rank_count();
   if (call.kind == Kind::messages) return input_of(call, (rank + ranks - 1) % ranks);
@@ -122,7 +123,7 @@ inline Bytes expected(const Call& call, std::uint32_t rank) {
   return expected_output(call.c, inputs, {}, rank);
 }
 
-/// Makes a group of what `calls` makes. Its first error is that of the group.
+/// Makes a group of the calls that `calls` makes. Returns the first error, which is the group's.
 template <class Calls>
 straitResult_t in_group(Calls&& calls) {
   STRAIT_EXPECT_OK(straitGroupStart());
@@ -138,7 +139,7 @@ inline straitResult_t split(straitComm_t comm, int rank) {
   return result;
 }
 
-/// What a rank gives a call, and what `memory` can be registered.
+/// The buffers that a rank passes to a call, and memory that it can register.
 struct Buffers {
   const std::byte* in;
   std::byte* out;

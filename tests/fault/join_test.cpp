@@ -1,4 +1,4 @@
-// What can go wrong while ranks join: deaths, strangers, different settings, a wrong key, ranks that never come.
+// What can go wrong while ranks join: deaths, strangers, differing settings, a wrong key, ranks that never come.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -24,7 +24,7 @@ straitConfig_t impatient(std::int64_t init_timeout_ms) {
   return config;
 }
 
-/// A rank dies at a random moment between its first packet and its last: the others either join or hear of it.
+/// A rank dies at a random moment between its first packet and its last: the others must either join or be told.
 void kill_while_joining(std::uint64_t seed) {
   const Leftovers leftovers;
   const int victim = static_cast<int>(seed % 3);
@@ -111,7 +111,7 @@ TEST(Joining, AWrongKeyDoesNotOpenTheDoor) {
           std::atomic<bool>(false);
   RankProcesses processes(3, [&](int process, const straitUniqueId& id, Report& report) {
     const bool is_stranger = process == stranger;
-    // Once rank 1 has joined, nobody is at the door any more.
+    // Rank 1 joins only after the stranger was refused, because the root stops listening when all ranks have joined.
     const auto deadline = Clock::now() + milliseconds(5000);
     while (process == 1 && !refused->load() && Clock::now() < deadline) std::this_thread::sleep_for(milliseconds(1));
     straitComm_t comm =
@@ -137,12 +137,12 @@ UniqueFd knock(const UniqueId& id) {
   return fd;
 }
 
-/// Silent ones, ones that leave, ones that say HTTP, and ones that say random bytes.
+/// Connects strangers until `stop`: silent ones, ones that leave, ones that send HTTP, and ones that send random bytes.
 void disturb(const UniqueId& id, const std::atomic<bool>& stop) {
   std::vector<UniqueFd> silent;
   for (std::uint64_t i = 0; !stop.load(); ++i) {
     UniqueFd fd = knock(id);
-    if (!fd) break;  // the door is closed: all have joined
+    if (!fd) break;  // nobody listens: all ranks have joined
     const std::string_view http = "GET / HTTP/1.1\r\nHost: strait\r\n\r\n";
     Bytes noise(1 + mix(i) % 4096);
     fill_random(noise, DataType::uint8, i);
@@ -172,7 +172,7 @@ TEST(Joining, StrangersAreNoObstacle) {
   stop.store(true);
 }
 
-/// While ranks join through shared memory their meeting point can be listed by anyone on the host.
+/// While ranks join through shared memory, any process on the host can list the socket at which they meet.
 TEST(Joining, StrangersAtTheUnixSocketAreNoObstacle) {
   RankProcesses processes(3, [&](int rank, const straitUniqueId& id, Report& report) {
     straitComm_t comm = join(id, rank, 3, report);

@@ -9,7 +9,7 @@
 
 namespace strait::testing {
 
-/// Everything of Strait's that other processes of this host could see: files and sockets.
+/// Returns all files and sockets of Strait that other processes of this host can see.
 inline std::set<std::string> visible_remains() {
   std::set<std::string> found;
   std::error_code gone;
@@ -23,8 +23,8 @@ inline std::set<std::string> visible_remains() {
   return found;
 }
 
-/// Notes what there is, and at the end tells what has come and does not go. Other programs may start meanwhile: theirs
-/// vanish by themselves.
+/// Notes what exists at first, and reports what has been added and does not disappear. Other programs that use Strait
+/// may start meanwhile; their files and sockets disappear by themselves.
 class Leftovers {
  public:
   std::string that_stay() const {

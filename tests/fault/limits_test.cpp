@@ -1,4 +1,4 @@
-// A machine that has run short: the error names what is missing and what to raise; no crash, no hang, no leak.
+// A machine short of a resource: the error names what is missing and which limit to raise; no crash, no hang, no leak.
 #include <pthread.h>
 #include <sys/resource.h>
 
@@ -29,7 +29,7 @@ void set_limit(int resource, rlim_t value) {
   ASSERT_EQ(setrlimit(static_cast<__rlimit_resource_t>(resource), &limit), 0);
 }
 
-/// From now on this process can open `spare` more files.
+/// Limits this process to `spare` more open files.
 void leave_files(int spare) {
   const int lowest_free = dup(0);
   close(lowest_free);
@@ -38,18 +38,18 @@ void leave_files(int spare) {
 
 constexpr const char* says_files = "ulimit -n";
 
-/// Rank 1 may open `spare` more files and no more. Either all join, or all are told.
+/// Rank 1 may open only `spare` more files. Either all ranks join, or all are told.
 void join_with_few_files(int spare, bool& joined) {
   const Leftovers leftovers;
   RankProcesses processes(2, [&](int rank, const straitUniqueId& id, Report& report) {
     straitConfig_t config = test_config();
-    config.init_timeout_ms = 500;  // a rank that cannot open a socket can tell nobody
+    config.init_timeout_ms = 500;  // a rank that cannot open a socket cannot tell the others
     const std::size_t before = open_files();
     if (rank == 1) leave_files(spare);
     straitComm_t comm = join(id, rank, 2, report, config);
     if (comm != nullptr) STRAIT_EXPECT_OK(straitBarrier(comm, nullptr));
     STRAIT_EXPECT_OK(straitCommDestroy(comm));
-    // The process's heap stays with it.
+    // The process's heap stays open.
     set_limit(RLIMIT_NOFILE, 1024);
     EXPECT_LE(open_files(), before + 1);
   });
@@ -98,7 +98,7 @@ TEST(FewFiles, SplitFailsAndTheParentGoesOn) {
   });
 }
 
-/// Here the rank that cannot is not the one that the others meet at, which tells them of failures.
+/// The rank that fails is not the root, which is where the others meet and which tells them of failures.
 TEST(FewFiles, ARankThatCannotJoinItsPartIsNewsToAllAtOnce) {
   run_as_processes(4, [](straitComm_t comm, int rank, int ranks) {
     rlimit limit{};
@@ -120,7 +120,7 @@ TEST(FewFiles, ARankThatCannotJoinItsPartIsNewsToAllAtOnce) {
   });
 }
 
-/// However far rank 1 comes with its data connections, nobody waits for it until the deadline.
+/// However many of its data connections rank 1 can make, no rank may wait for it until the deadline.
 TEST(FewFiles, APartOverTcpSaysSoSoon) {
   RankProcesses processes(2, [&](int rank, const straitUniqueId& id, Report& report) {
     setenv("STRAIT_TRANSPORT", "tcp", 1);
@@ -136,7 +136,7 @@ TEST(FewFiles, APartOverTcpSaysSoSoon) {
       if (rank == 1) set_limit(RLIMIT_NOFILE, limit.rlim_cur);
       EXPECT_LT(watch.elapsed(), seconds(4)) << spare << " files to spare";
       if (result == straitSuccess) break;
-      // Until the ranks have met, rank 0 is told with the code that rank 1 has.
+      // Before the ranks have met, rank 0 gets the same error code as rank 1.
       EXPECT_TRUE(result == straitSystemError || (rank == 0 && result == straitRemoteError)) << "is " << result;
       EXPECT_THAT(straitGetLastError(nullptr), HasSubstr(says_files)) << spare << " files to spare";
     }
@@ -149,16 +149,16 @@ TEST(FewFiles, APartOverTcpSaysSoSoon) {
   processes.expect_all_end_well();
 }
 
-/// From now on this process can start no thread.
+/// Makes every start of a thread fail in this process.
 void leave_no_thread() {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, std::size_t{1} << 47);  // more than there are addresses
+  pthread_attr_setstacksize(&attributes, std::size_t{1} << 47);  // more than the address space
   ASSERT_EQ(pthread_setattr_default_np(&attributes), 0);
   ASSERT_THROW(std::thread([] {}).join(), std::system_error);
 }
 
-/// The rank that cannot go on tells the others, who do not wait until their deadline.
+/// The rank that cannot go on tells the others, which must not wait until their deadline.
 TEST(FewThreads, JoiningOverTcpSaysSo) {
   const Stopwatch watch;
   RankProcesses processes(3, [&](int rank, const straitUniqueId& id, Report& report) {
@@ -185,7 +185,7 @@ TEST(LittleMemory, JoiningSaysSo) {
   RankProcesses processes(2, [&](int rank, const straitUniqueId& id, Report& report) {
     straitConfig_t config = test_config();
     config.init_timeout_ms = 3000;
-    setenv("STRAIT_TRANSPORT", "shm", 1);  // left to itself it goes over TCP, which needs less
+    setenv("STRAIT_TRANSPORT", "shm", 1);  // the default would fall back to TCP, which needs less
     if (rank == 1) set_limit(RLIMIT_AS, address_space_bytes() + (4 << 20));
     EXPECT_EQ(join(id, rank, 2, report, config), nullptr);
   });
@@ -206,7 +206,7 @@ TEST(LittleMemory, TheSharedHeapSaysSo) {
   EXPECT_EQ(wait_for(child, 10'000), 0);
 }
 
-/// What makes files too large there would end the process by a signal, without a word.
+/// Exceeding this limit while writing would end the process by a signal without a message.
 TEST(SmallFiles, SharedMemoryIsRefusedAndRanksGoOverTcp) {
   RankProcesses processes(2, [&](int rank, const straitUniqueId& id, Report& report) {
     set_limit(RLIMIT_FSIZE, 1 << 20);
@@ -226,7 +226,8 @@ TEST(SmallFiles, SharedMemoryIsRefusedAndRanksGoOverTcp) {
   processes.expect_all_end_well();
 }
 
-/// Rank 1 has no addresses left for its peers' heaps. Nobody may then rely on peers' memory, and copies go on.
+/// Rank 1 has no address space left to map its peers' heaps. No rank may then use peers' memory; copies must still
+/// work.
 TEST(LittleMemory, RegistrationIsRefusedOnAllRanks) {
   constexpr int ranks = 3;
   RankProcesses processes(ranks, [&](int rank, const straitUniqueId& id, Report& report) {
@@ -250,9 +251,10 @@ TEST(LittleMemory, RegistrationIsRefusedOnAllRanks) {
   processes.expect_all_end_well();
 }
 
-/// All the memory that malloc can give under the limit, but for a few small pieces. It has several heaps where several
-/// threads have allocated, asks but one more of them, each time another, when its own is exhausted, and refuses then:
-/// that it has nothing in any, only many refusals in a row say. Large pieces first, for those heaps are large.
+/// Allocates all memory that malloc can give under the limit, except for a few small pieces. If several threads have
+/// allocated, malloc has several arenas. When a thread's arena is exhausted, malloc tries one other, a different one
+/// each time, and then refuses; so only many refusals in a row show that no arena has memory left. Large pieces come
+/// first, because the arenas are large.
 std::vector<void*> hoard() {
   constexpr std::size_t spared = 8, spared_bytes = 512, most = 1 << 20;
   constexpr int refusals = 1000;
@@ -272,7 +274,7 @@ std::vector<void*> hoard() {
   return pieces;
 }
 
-/// An operation that finds no memory on rank 1 tells all ranks, and does not leave them waiting.
+/// An operation for which rank 1 has no memory must tell all ranks, not leave them waiting.
 void expect_all_are_told(straitComm_t comm, int rank, straitRedOp_t op) {
   std::vector<std::int32_t> values(40'000);
   const std::vector<void*> hoarded = rank == 1 ? hoard() : std::vector<void*>();

@@ -1,4 +1,4 @@
-// Slow is not dead; a deadline, an abort and an early farewell end waits.
+// A slow rank is not a dead one; a deadline, an abort or an early destroy ends waits.
 #include "fault/rank_processes.hpp"
 
 namespace strait::testing {
@@ -47,7 +47,7 @@ TEST(Stopped, ARankIsNamedWhenTheDeadlinePasses) {
   ASSERT_TRUE(processes.await_joined());
   const pid_t stopped = processes.pid(1);
   EXPECT_EQ(processes.end(0, 10'000), 0);
-  processes.expect_all_end_well();  // the stopped rank goes on, and learns of the failure
+  processes.expect_all_end_well();  // the stopped rank continues and is told of the failure
   for (int rank : {0, 1}) {
     EXPECT_EQ(processes.report(rank).result, straitTimeout);
     EXPECT_THAT(processes.report(rank).message, HasSubstr("300 ms"));
@@ -93,7 +93,7 @@ TEST(Late, TheRankThatHasNotCalledIsNamed) {
   }
 }
 
-/// All ranks of a communicator wait for a last one, which aborts; each must be back soon.
+/// All ranks of a communicator wait for the last one, and rank 0 is aborted; every call must return soon.
 void check_abort(straitComm_t comm, int rank, int ranks, std::atomic<std::int64_t>& aborted_at_us) {
   std::vector<std::int32_t> buffer;
   STRAIT_EXPECT_OK(checked_all_reduce(comm, rank, ranks, 1000, 3, buffer));
@@ -108,7 +108,7 @@ void check_abort(straitComm_t comm, int rank, int ranks, std::atomic<std::int64_
   } else if (rank != ranks - 1) {
     EXPECT_EQ(straitBarrier(comm, nullptr), straitAborted);
   } else {
-    std::this_thread::sleep_for(milliseconds(150));  // not in any call when it happens
+    std::this_thread::sleep_for(milliseconds(150));  // not in a call when the abort happens
   }
   const std::int64_t returned_at_us = now_us();
   EXPECT_TRUE(rank == ranks - 1 ||
@@ -132,7 +132,8 @@ TEST(Abort, EndsTheWaitsOfProcesses) {
   munmap(shared, 4096);
 }
 
-/// Rank 0 fails in an operation while rank 1 waits for it in a call that goes another way, and must not wait on.
+/// Rank 0 fails in an operation while rank 1 waits for it in a set-up call, which uses another path; rank 1 must
+/// return.
 void fail_beside(straitResult_t (*set_up)(straitComm_t comm), bool comes_late) {
   Meeting meeting(2);
   RankProcesses processes(2, [&](int rank, const straitUniqueId& id, Report& report) {
@@ -148,7 +149,7 @@ void fail_beside(straitResult_t (*set_up)(straitComm_t comm), bool comes_late) {
       EXPECT_EQ(set_up(comm), straitTimeout);
     }
     EXPECT_LT(watch.elapsed(), milliseconds(1300));
-    meet();  // a rank that left would end the wait, too
+    meet();  // because a rank that left would end the wait as well
     STRAIT_EXPECT_OK(straitCommDestroy(comm));
   });
   ASSERT_TRUE(processes.await_joined());

@@ -1,5 +1,5 @@
-// Any allocation of one rank's call may be the one that memory no longer suffices for: the call says so, and the peers
-// do not wait for ever.
+// Any allocation in one rank's call may fail for lack of memory: the call must say so, and its peers must not wait for
+// ever.
 #include <gmock/gmock.h>
 #include <malloc.h>
 
@@ -20,11 +20,11 @@
 
 namespace {
 
-thread_local int allocations = 0;  ///< that this thread has asked for,
+thread_local int allocations = 0;  ///< number of allocations by this thread
 std::atomic<int> failing_of_next_thread = -1;
-thread_local int failing_allocation = failing_of_next_thread.exchange(-1);  ///< and which of them fails
+thread_local int failing_allocation = failing_of_next_thread.exchange(-1);  ///< which of them fails; -1: none
 
-/// From there on all fail, until something large is freed.
+/// With `lasts`, all allocations from the failing one on fail (`is_short`), until something large is freed.
 thread_local bool lasts = false, is_short = false;
 
 void* allocate(std::size_t bytes) {
@@ -42,7 +42,7 @@ void release(void* memory) {
 
 }  // namespace
 
-/// So that what is to fail is another thread's.
+/// Initializes this thread's counters, so that failing_of_next_thread applies to another thread.
 void allocate_once() { std::free(allocate(1)); }
 
 void* operator new(std::size_t bytes) { return allocate(bytes); }
@@ -58,7 +58,7 @@ namespace {
 constexpr int ranks = 3;
 constexpr std::size_t count = 100'000;
 
-/// In memory that can be registered with every transport.
+/// Buffers in memory that can be registered with every transport.
 class Buffers {
  public:
   Buffers() {
@@ -131,13 +131,13 @@ straitResult_t split(straitComm_t comm, int rank, Buffers&) {
   return result;
 }
 
-/// Runs it on all ranks, of which rank 1 fails at that allocation; gives how many it has asked for.
+/// Runs `work` on all ranks. On rank 1 allocation number `failing` fails. Returns how many allocations rank 1 made.
 int run_with_failure(Work work, int failing, bool for_long = false) {
   straitUniqueId id;
   STRAIT_EXPECT_OK(straitGetUniqueId(&id));
   std::array<straitResult_t, ranks> results{};
   int asked_for = 0;
-  std::barrier told(ranks);  // of which the end of a communicator would tell, too
+  std::barrier told(ranks);  // destroying a communicator would end a peer's wait as well
   std::vector<std::jthread> threads;
   for (std::size_t rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
@@ -160,7 +160,7 @@ int run_with_failure(Work work, int failing, bool for_long = false) {
       STRAIT_EXPECT_OK(straitCommDestroy(comm));
     });
   threads.clear();
-  // Some do without: it may be a sort's buffer.
+  // Some code can do without the memory, for example for a sort's buffer.
   EXPECT_THAT(results[1], ::testing::AnyOf(straitOutOfMemory, straitSuccess)) << "allocation " << failing;
   if (results[1] == straitSuccess) {
     EXPECT_THAT(results, ::testing::Each(straitSuccess)) << "allocation " << failing;
@@ -169,7 +169,7 @@ int run_with_failure(Work work, int failing, bool for_long = false) {
   return asked_for;
 }
 
-/// The first and the last allocations one by one, and some of those between, which choose a plan.
+/// Runs `work` with each of the first and the last allocations failing, and some of those between, which choose a plan.
 void run_with_failures(Work work) {
   constexpr int ends = 12, samples = 20;
   const int all = run_with_failure(work, -1);
@@ -181,7 +181,7 @@ void run_with_failures(Work work) {
   }
 }
 
-/// One thread drives both ranks, so that the second one's set-up has a thread of its own, which must not throw.
+/// One thread drives both ranks, so the set-up of the second one runs on another thread, which must not throw.
 TEST(OutOfMemory, OfAThreadThatSetsUp) {
   for (int failing = 0; failing < 20; ++failing) {
     const pid_t child = fork_rank([&] {
@@ -204,13 +204,13 @@ TEST(OutOfMemory, OfAThreadThatSetsUp) {
   }
 }
 
-/// Runs it in a process of its own, in which that allocation of the next thread fails that allocates anything.
+/// Runs `body` in a child process. `failing` is the number of the allocation that fails there.
 void run_apart(int failing, const std::function<void()>& body) {
   const pid_t child = fork_rank([&] { body(); });
   EXPECT_EQ(wait_for(child, 10'000), 0) << "allocation " << failing;
 }
 
-/// What ranks 0 and 1, which are threads, return when they join after `shorten` has been called.
+/// Returns the results of ranks 0 and 1, which are threads, when they join after `shorten` has been called.
 std::array<straitResult_t, 2> join_two(const straitUniqueId& id, const std::function<void()>& shorten) {
   std::array<straitResult_t, 2> results{};
   std::barrier started(2, [&]() noexcept { shorten(); });
@@ -229,7 +229,7 @@ std::array<straitResult_t, 2> join_two(const straitUniqueId& id, const std::func
   return results;
 }
 
-/// The thread that introduces ranks to one another.
+/// The thread that introduces the ranks to one another.
 TEST(OutOfMemory, OfARoot) {
   for (int failing = 0; failing < 40 && !HasFailure(); ++failing)
     run_apart(failing, [&] {
@@ -242,14 +242,14 @@ TEST(OutOfMemory, OfARoot) {
     });
 }
 
-/// The thread that lets ranks in that connect over TCP.
+/// The thread that accepts TCP connections of other ranks.
 TEST(OutOfMemory, OfAThreadThatIsConnectedTo) {
   for (int failing = 0; failing < 20 && !HasFailure(); ++failing)
     run_apart(failing, [&] {
       straitUniqueId id;
       setenv("STRAIT_TRANSPORT", "tcp", 1);
       STRAIT_EXPECT_OK(straitGetUniqueId(&id));
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // its thread has begun
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // until the id's thread has begun
       const auto results = join_two(id, [&] { failing_of_next_thread = failing; });
       EXPECT_THAT(results, ::testing::Each(::testing::AnyOf(straitOutOfMemory, straitRemoteError, straitSuccess)));
       if (failing == 0) {
@@ -258,7 +258,7 @@ TEST(OutOfMemory, OfAThreadThatIsConnectedTo) {
     });
 }
 
-/// The thread that asks for a host's address.
+/// The thread that looks up a host's address.
 TEST(OutOfMemory, OfALookUp) {
   run_apart(0, [] {
     setenv("STRAIT_RANK", "1", 1);
@@ -273,7 +273,7 @@ TEST(OutOfMemory, OfALookUp) {
   });
 }
 
-/// The thread that writes the flight recorder at a signal: the next signal finds it well.
+/// The thread that writes flight recorder dumps on a signal: it must still work at the next signal.
 TEST(OutOfMemory, OfADumpAtASignal) {
   for (int failing = 0; failing < 20 && !HasFailure(); ++failing)
     run_apart(failing, [&] {

@@ -1,4 +1,4 @@
-// Ranks that make different calls: each is told of both, on that call or on its next.
+// Ranks that make different calls: each is told both, in that call or in its next.
 #include <array>
 
 #include "fault/rank_processes.hpp"
@@ -14,8 +14,8 @@ using Make = straitResult_t (*)(straitComm_t comm, std::int32_t* a, std::int32_t
 
 struct TwoCalls {
   const char* what;
-  Make first;   ///< of rank 0
-  Make second;  ///< of all others
+  Make first;   ///< made by rank 0
+  Make second;  ///< made by all others
   const char* first_text;
   const char* second_text;
 };
@@ -153,12 +153,12 @@ void check_told(const TwoCalls& calls, straitComm_t comm, int rank, int ranks) {
   std::array<std::int32_t, 64> a{}, b{};
   STRAIT_EXPECT_OK(straitAllReduce(a.data(), b.data(), 64, straitInt32, straitSum, comm, nullptr));
   straitResult_t result = (rank == 0 ? calls.first : calls.second)(comm, a.data(), b.data());
-  if (result == straitSuccess) result = straitBarrier(comm, nullptr);  // on its next call at the latest
+  if (result == straitSuccess) result = straitBarrier(comm, nullptr);  // reported by the next call at the latest
   EXPECT_EQ(result, straitMismatch) << "rank " << rank << " of " << ranks;
   const std::string message = straitGetLastError(comm);
   EXPECT_THAT(message, AllOf(HasSubstr(calls.first_text), HasSubstr(calls.second_text), HasSubstr("rank 0 (host")));
   expect_sticky(comm, straitMismatch, message);
-  meet();  // who destroyed its communicator at once would be reported as having left
+  meet();  // because a rank that destroys its communicator would be reported as having left
 }
 
 class Mismatch : public ::testing::TestWithParam<TwoCalls> {};
@@ -173,8 +173,8 @@ TEST_P(Mismatch, ProcessesAreTold) {
     run_as_processes(ranks, [](straitComm_t comm, int rank, int n) { check_told(GetParam(), comm, rank, n); });
 }
 
-/// Rank 2 leaves out the first of two broadcasts alike; then it must not take the data of the first for the second's.
-/// Calls without data make up for the number of calls, and push the broadcasts out of the posted history.
+/// Rank 2 leaves out the first of two equal broadcasts and must not take its data for the second's. Calls without data
+/// equalize the number of calls, and push the broadcasts out of the history of posted calls.
 TEST(MismatchOfOrder, ABroadcastThatARankLeftOutIsNotTakenForTheNext) {
   constexpr int before = posted_calls + 4, after = 2 * before;
   run_as_processes(3, [](straitComm_t comm, int rank, int) {
@@ -196,7 +196,7 @@ TEST(MismatchOfOrder, ABroadcastThatARankLeftOutIsNotTakenForTheNext) {
       meet();
     } else {
       meet();
-      std::this_thread::sleep_for(milliseconds(200));  // what they posted may still be on its way, over sockets
+      std::this_thread::sleep_for(milliseconds(200));  // over sockets, what they posted may still be under way
       EXPECT_EQ(empty_calls(before), straitSuccess);
       result = straitBroadcast(second.data(), second.data(), 8, straitInt32, 0, comm, nullptr);
       EXPECT_EQ(result, straitMismatch) << "took " << second[0] << " for 2";
@@ -210,7 +210,7 @@ TEST(MismatchOfOrder, ABroadcastThatARankLeftOutIsNotTakenForTheNext) {
   });
 }
 
-/// What ranks may call of which all must call the same.
+/// Calls that all ranks must make alike.
 enum class Called { all_reduce, split, registration };
 straitResult_t make(Called call, straitComm_t comm) {
   std::array<std::int32_t, 8> a{}, b{};

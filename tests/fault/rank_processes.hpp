@@ -15,7 +15,7 @@
 #include "support/stacks.hpp"
 #include "support/stopwatch.hpp"
 
-/// Forked ranks that a test may kill, stop and question.
+/// Forked ranks that a test can kill, stop and query.
 namespace strait::testing {
 
 using Clock = std::chrono::steady_clock;
@@ -26,11 +26,11 @@ inline std::int64_t now_us() {
   return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now().time_since_epoch()).count();
 }
 
-/// What a rank tells the test, in memory that both see.
+/// What a rank reports to the test, in shared memory.
 struct Report {
   std::atomic<int> joined{0};
-  std::atomic<std::uint64_t> completed{0};  ///< operations whose results had the right bits
-  std::atomic<int> failed{0};               ///< what follows is written
+  std::atomic<std::uint64_t> completed{0};  ///< operations that ended with the right bits
+  std::atomic<int> failed{0};               ///< 1: the members below have been written
   int result = straitSuccess;
   Clock::time_point failed_at;
   char message[1100] = {};
@@ -45,7 +45,7 @@ struct Report {
 
 class RankProcesses {
  public:
-  /// Starts `ranks` processes that run `body`; they end with the test program, whatever happens.
+  /// What each of the processes runs. They are killed when the test program ends, for whatever reason.
   using Body = std::function<void(int rank, const straitUniqueId& id, Report& report)>;
   RankProcesses(int ranks, const Body& body) {
     void* memory = mmap(nullptr, sizeof(Report) * static_cast<std::size_t>(ranks), PROT_READ | PROT_WRITE,
@@ -73,7 +73,7 @@ class RankProcesses {
   int ranks() const { return static_cast<int>(pids_.size()); }
   void signal(int rank, int number) const { kill(pid(rank), number); }
 
-  /// The rank's exit status, as wait() gives it; -1 if it had to be killed.
+  /// Waits until the rank has ended, and returns its exit status as wait() gives it; -1 if it had to be killed.
   int end(int rank, int timeout_ms) {
     pid_t& pid = pids_[static_cast<std::size_t>(rank)];
     if (pid <= 0) return -1;
@@ -85,12 +85,11 @@ class RankProcesses {
     for (int rank = 0; rank < ranks(); ++rank) {
       if (pid(rank) <= 0) continue;
       signal(rank, SIGCONT);
-      if (!has_ended(pid(rank), timeout_ms))
-        print_all_stacks();  // before any is killed, which others would only follow
+      if (!has_ended(pid(rank), timeout_ms)) print_all_stacks();  // before any is killed, which makes other ranks fail
       EXPECT_EQ(end(rank, 0), 0) << "rank " << rank;
     }
   }
-  /// Kills a rank that all others wait for: each must fail within a second, and say this of it.
+  /// Kills a rank that all others wait for: each must fail within a second with `words` in its message.
   void expect_death_is_told(int victim, const std::string& words) {
     const Stopwatch since_death;
     signal(victim, SIGKILL);
@@ -127,7 +126,7 @@ class RankProcesses {
   std::vector<pid_t> pids_;
 };
 
-/// Joins, or reports why not.
+/// Joins, or reports the error and returns null.
 inline straitComm_t join(const straitUniqueId& id, int rank, int ranks, Report& report,
                          straitConfig_t config = test_config()) {
   straitComm_t comm = nullptr;
@@ -156,7 +155,7 @@ inline straitResult_t checked_all_reduce(straitComm_t comm, int rank, int ranks,
   return result;
 }
 
-/// After an error every call must give it again, at once and in the same words.
+/// Expects that after an error every call returns the same error at once, with the same message.
 inline void expect_sticky(straitComm_t comm, straitResult_t error, const std::string& message) {
   const Stopwatch watch;
   std::int32_t value = 0;

@@ -1,5 +1,5 @@
-// A program that has closed its standard streams: nothing of Strait's gets their numbers, and no line of its log lands
-// where anything else is.
+// A program that has closed its standard streams: Strait's descriptors must not get their numbers, and its log must not
+// write to anything else that has.
 #include <fcntl.h>
 
 #include <cstdlib>
@@ -10,7 +10,7 @@
 namespace strait::testing {
 namespace {
 
-/// Closes the streams from `first` on, and makes calls of which the log tells.
+/// Closes the standard streams from `first` on, and makes calls that write to the log.
 void run_without_streams(int rank, int first, const straitUniqueId& id, Report& report) {
   constexpr std::size_t count = 8192;
   set_log_level(LogLevel::trace);
@@ -24,7 +24,7 @@ void run_without_streams(int rank, int first, const straitUniqueId& id, Report& 
   void* registrations[2] = {};
   STRAIT_EXPECT_OK(straitCommRegister(comm, in, count * sizeof *in, &registrations[0]));
   STRAIT_EXPECT_OK(straitCommRegister(comm, out, count * sizeof *out, &registrations[1]));
-  if (rank == 0) std::this_thread::sleep_for(milliseconds(50));  // the other waits
+  if (rank == 0) std::this_thread::sleep_for(milliseconds(50));  // so that the other rank waits
   STRAIT_EXPECT_OK(straitAllReduce(in, out, count, straitInt32, straitSum, comm, nullptr));
   STRAIT_EXPECT_OK(straitCommSplit(comm, 0, 0, &part, nullptr));
   log_warn(rank, "late");

@@ -1,4 +1,4 @@
-// Ranks are killed, and the others go on without them: the same work, on a smaller communicator.
+// Ranks are killed, and the others continue the same work without them on a smaller communicator.
 #include <algorithm>
 
 #include "fault/leftovers.hpp"
@@ -8,7 +8,7 @@
 namespace strait::testing {
 namespace {
 
-/// All-reduces until one fails, which some rank's death must have caused.
+/// Makes all-reduces until one fails, which must be because of some rank's death.
 void run_until_a_death(straitComm_t comm, std::size_t count) {
   int rank = -1, ranks = 0;
   STRAIT_EXPECT_OK(straitCommUserRank(comm, &rank));
@@ -19,7 +19,7 @@ void run_until_a_death(straitComm_t comm, std::size_t count) {
   EXPECT_EQ(result, straitRemoteError) << straitGetLastError(comm);
 }
 
-/// So many that all are right, and the number of ranks that took part.
+/// Makes all-reduces that must all be right. Returns the number of ranks that took part.
 int run_well(straitComm_t comm, std::size_t count) {
   int rank = -1, ranks = 0;
   STRAIT_EXPECT_OK(straitCommUserRank(comm, &rank));
@@ -32,7 +32,7 @@ int run_well(straitComm_t comm, std::size_t count) {
 struct Survival {
   int ranks;
   std::size_t count;
-  std::vector<int> victims;  ///< one after the other, by their first numbers
+  std::vector<int> victims;  ///< killed one after another; ranks of the first communicator
 };
 void PrintTo(const Survival& survival, std::ostream* out) {
   *out << survival.ranks << " ranks, count " << survival.count << ", without "
@@ -44,7 +44,7 @@ INSTANTIATE_TEST_SUITE_P(Streams, Survivors,
                          ::testing::Values(Survival{2, 16, {0}}, Survival{3, 300'000, {1}}, Survival{4, 16, {0, 2}},
                                            Survival{4, 300'000, {3, 0, 1}}));
 
-/// What a rank does until all victims are dead, of which it may be one.
+/// What a rank, which may be a victim itself, does until all victims are dead.
 void live_on(straitComm_t comm, const Survival& survival, Report& report) {
   std::vector<int> alive(static_cast<std::size_t>(survival.ranks));
   for (int rank = 0; rank < survival.ranks; ++rank) alive[static_cast<std::size_t>(rank)] = rank;
@@ -88,7 +88,7 @@ TEST_P(Survivors, GoOnWithTheSameWork) {
   EXPECT_EQ(leftovers.that_stay(), "");
 }
 
-/// Nobody died, but the communicator is of no use any more. A new one of all ranks is.
+/// No rank died, but the communicator has failed. A new one of all ranks must work.
 TEST(Survival, OfAFailureThatKilledNobody) {
   run_as_processes(3, [](straitComm_t comm, int rank, int ranks) {
     if (rank == 1) STRAIT_EXPECT_OK(straitCommAbort(comm));
@@ -101,7 +101,8 @@ TEST(Survival, OfAFailureThatKilledNobody) {
   });
 }
 
-/// One of those that are to go on does not come either: the rest is told at once, and goes on without it.
+/// A rank that should have gone on with the others does not come either: the rest must be told at once and go on
+/// without it.
 void go_on_without_rank_3(const std::function<void(straitComm_t comm)>& end_of_rank_3, const std::string& words) {
   RankProcesses processes(4, [&](int rank, const straitUniqueId& id, Report& report) {
     straitComm_t comm = join(id, rank, 4, report);

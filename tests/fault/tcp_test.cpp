@@ -1,4 +1,4 @@
-// What only TCP can suffer: cut connections, strangers at the data port, sockets that outlive their process.
+// Failures that only TCP has: cut connections, strangers at the data port, sockets that outlive their process.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -21,14 +21,14 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// Every rank of these tests goes over TCP.
+/// All ranks of these tests use TCP.
 class Tcp : public ::testing::Test {
  protected:
   void SetUp() override { setenv("STRAIT_TRANSPORT", "tcp", 1); }
   void TearDown() override { unsetenv("STRAIT_TRANSPORT"); }
 };
 
-/// All connections of this process, the bootstrap's included.
+/// Shuts down all connections of this process, including those of the bootstrap.
 void cut_connections() {
   for (int fd = 3; fd < 256; ++fd) {
     sockaddr_storage peer{};
@@ -68,7 +68,7 @@ TEST_F(Tcp, ACutConnectionIsToldOnBothSides) {
   }
 }
 
-/// A child that the library hears nothing of: it keeps copies of the sockets.
+/// Forks a child by a raw system call, which the library does not notice: the child keeps copies of the sockets.
 pid_t fork_behind_the_librarys_back() { return static_cast<pid_t>(syscall(SYS_fork)); }
 
 TEST_F(Tcp, SocketsThatOutliveTheirProcessHideNoDeath) {
@@ -92,7 +92,7 @@ TEST_F(Tcp, SocketsThatOutliveTheirProcessHideNoDeath) {
   processes.expect_death_is_told(1, "needs rank 1 (host");
 }
 
-/// The ports at which these processes listen.
+/// Returns the addresses at which these processes listen.
 std::vector<sockaddr_in> listeners(const std::vector<pid_t>& processes) {
   std::set<unsigned long> sockets;  // their inodes
   for (const pid_t pid : processes) {
@@ -113,7 +113,7 @@ std::vector<sockaddr_in> listeners(const std::vector<pid_t>& processes) {
     unsigned long inode = 0;
     const int fields = std::sscanf(line.c_str(), " %*d: %x:%x %*x:%*x %x %*x:%*x %*x:%*x %*x %*u %*d %lu", &address,
                                    &port, &state, &inode);
-    if (fields != 4 || state != 10) break;  // those that listen come first
+    if (fields != 4 || state != 10) break;  // listening sockets come first
     if (sockets.count(inode) == 0) continue;
     sockaddr_in listener{};
     listener.sin_family = AF_INET;
@@ -189,7 +189,7 @@ TEST_F(Tcp, AStoppedRankIsNoDeadRankHoweverMuchIsSentToIt) {
   });
   ASSERT_TRUE(processes.await([&](int rank) { return processes.report(rank).completed.load() > 0; }, 20'000));
   processes.signal(1, SIGSTOP);
-  std::this_thread::sleep_for(milliseconds(6000));  // longer than a vanished host would be waited for
+  std::this_thread::sleep_for(milliseconds(6000));  // longer than the time after which a host counts as vanished
   processes.signal(1, SIGCONT);
   processes.expect_all_end_well();
 }
@@ -204,7 +204,7 @@ TEST_F(Tcp, TheTransportAndItsReasonCanBeRead) {
   });
 }
 
-/// STRAIT_HOSTID makes hosts of processes.
+/// STRAIT_HOSTID makes processes count as different hosts.
 TEST(SeveralHosts, GoOverTcpAndSharedMemoryIsRefused) {
   for (const char* wanted : {"auto", "shm", "shm_file", "loopback"}) {
     RankProcesses processes(3, [&](int rank, const straitUniqueId& id, Report& report) {

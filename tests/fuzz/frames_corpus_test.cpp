@@ -8,8 +8,8 @@
 #include "frames_fuzz.hpp"
 #include "transports/tcp/frame.hpp"
 
-/// The fuzz function over a generated corpus, so that it runs in every build: valid streams, every truncation of them,
-/// and seeded mutations.
+/// Runs the fuzz function on a generated corpus, so that it is tested in every build: valid streams, every truncation
+/// of them, and seeded mutations.
 namespace strait {
 namespace {
 

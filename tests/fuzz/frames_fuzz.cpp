@@ -13,7 +13,7 @@ using namespace strait;
 
 constexpr std::size_t max_payload_bytes = 4096;
 
-/// What a decoder accepts has exactly one encoding: the bytes that it accepted.
+/// Whatever a decoder accepts must have exactly one encoding: the bytes that it accepted.
 template <class Decode>
 void check_decoder(std::span<const std::byte> payload, const Decode& decode) {
   auto message = decode(payload);
@@ -31,7 +31,7 @@ void check_payload(std::span<const std::byte> payload) {
   [[maybe_unused]] auto id = unpack_unique_id(payload);
 }
 
-/// The header of a data connection's frame.
+/// Checks the header of a data connection's frame.
 void check_data_frame(std::span<const std::byte> bytes) {
   constexpr std::size_t slot_bytes = 1 << 16;
   if (bytes.size() < tcp::header_bytes) return;
@@ -58,7 +58,7 @@ void check_stream(std::span<const std::byte> stream, std::size_t step) {
       if ((*frame)->payload.size() > max_payload_bytes) std::abort();
       check_payload((*frame)->payload);
       [[maybe_unused]] auto reply = server.take(**frame);
-      // Nobody knows a proof for this server's nonce.
+      // No input can contain a valid proof for this server's nonce.
       if (server.done() || client.answer(**frame)) std::abort();
     }
   }

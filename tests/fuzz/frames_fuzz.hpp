@@ -3,6 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 
-/// Puts the bytes through everything that reads what a stranger or a peer sends: the frame parser, the handshake and
-/// every decoder. Aborts if something that was accepted does not come back equal.
+/// Passes the bytes to everything that reads what a stranger or a peer sends: the frame parser, the handshake and every
+/// decoder. Aborts if the encoding of an accepted message differs from the bytes that were accepted.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);

@@ -89,7 +89,7 @@ void CudaGroup::expect_reference_bits(const Plan& plan, Protocol protocol, DataT
       ASSERT_EQ(
           cudaMemcpy(const_cast<void*>(buffers[r].input), inputs[r].data(), inputs[r].size(), cudaMemcpyHostToDevice),
           cudaSuccess);
-    // A small copy may still be on its way when cudaMemcpy returns.
+    // A small copy may not have reached the device yet when cudaMemcpy() returns.
     for (const int device : devices_) {
       DeviceGuard guard(device);
       ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
@@ -133,7 +133,7 @@ TEST_F(CudaGroup, CopyingPlansRunForTypesWithoutAKernel) {
   }
 }
 
-/// Holds rank 1's stream back while `act` runs, and returns what the group then says.
+/// Blocks rank 1's stream while `act` runs, and returns the error that the group then reports.
 template <class F>
 Status run_without_rank_1(Group& group, DataType type, const std::vector<RankBuffers>& buffers,
                           const std::vector<cudaStream_t>& streams, F act) {

@@ -4,7 +4,7 @@
 #include "support/island_reference.hpp"
 #include "support/random_data.hpp"
 
-/// What ranks on GPUs are put through, whatever joins them.
+/// Checks that ranks on GPUs go through, whatever joins the ranks.
 namespace strait::testing {
 
 inline constexpr Collective collectives[] = {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
@@ -49,28 +49,28 @@ inline void check_arithmetic(straitComm_t comm, int rank, int ranks, const Islan
           c.in_place = seed % 2 == 0;
           c.misalignment_bytes = seed % 5 == 0 ? 1 : 0;
           side.check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c, Mode::eager);
-          if (c.op == ReduceOp::premul_sum)  // a scalar in device memory is read at each launch
+          if (c.op == ReduceOp::premul_sum)  // a scalar in device memory must be read at each launch
             side.check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c, Mode::graph);
         }
 }
 
-/// Of a message, on either side of the borders between the protocols.
+/// The longest message, and lengths of messages that lie on both sides of the limits between the protocols.
 inline constexpr std::size_t longest_message_bytes = std::size_t{2} << 20;
 inline std::size_t mixed_bytes(int from, int to, int turn) {
   const std::uint64_t bits = mix(static_cast<std::uint64_t>(from * 100 + to * 10 + turn));
   return static_cast<std::size_t>(bits / 4) % (bits % 3 == 0 ? std::size_t{64} << 10 : longest_message_bytes);
 }
 
-/// Rings of messages, some to itself, several a pair, of different lengths.
+/// Sends messages of different lengths between all ranks, including to itself, several per pair and in groups.
 inline void check_messages(straitComm_t comm, int rank, int ranks) {
   constexpr std::size_t slot_bytes = 4 * longest_message_bytes;
   DeviceSide side(slot_bytes);
   std::byte *send = nullptr, *receive = nullptr;
   STRAIT_EXPECT_CUDA(cudaMalloc(&send, slot_bytes * static_cast<std::size_t>(ranks)));
   STRAIT_EXPECT_CUDA(cudaMalloc(&receive, slot_bytes * static_cast<std::size_t>(ranks)));
-  meet_on_host();  // as what frees, what allocates waits for kernels of ranks on the same GPU
+  meet_on_host();  // allocating, like freeing, may wait for kernels of ranks that share the GPU
   for (int turn = 0; turn < 4; ++turn) {
-    // In two messages each, the shorter one first or last, the second from where the first ends.
+    // Each transfer is two messages: the shorter one is first or last, and the second begins where the first ends.
     const auto first_of = [&](std::size_t bytes) { return turn % 2 == 0 ? bytes / 3 : bytes - bytes / 16; };
     STRAIT_EXPECT_CUDA(cudaMemsetAsync(receive, poison, slot_bytes * static_cast<std::size_t>(ranks), side.stream()));
     STRAIT_EXPECT_OK(straitGroupStart());
@@ -97,7 +97,7 @@ inline void check_messages(straitComm_t comm, int rank, int ranks) {
       EXPECT_EQ(first_difference(expected, got, DataType::uint8), "") << "from " << peer << " to " << rank;
     }
   }
-  // One way only, without a group; ranks that have no part do nothing.
+  // One direction only and without a group; ranks that take no part do nothing.
   if (rank == 0 && ranks > 1) STRAIT_EXPECT_OK(straitSend(send, 1000, straitFloat32, ranks - 1, comm, side.stream()));
   if (rank == ranks - 1 && ranks > 1)
     STRAIT_EXPECT_OK(straitRecv(receive, 1000, straitFloat32, 0, comm, side.stream()));
@@ -108,8 +108,8 @@ inline void check_messages(straitComm_t comm, int rank, int ranks) {
   cudaFree(receive);
 }
 
-/// The first rank posts as a group what the last one posts one by one, of lengths that no slots hold, or several rounds
-/// of them.
+/// The first rank posts as a group what the last rank posts one by one. The lengths do not fit into the slots, or take
+/// several rounds of them.
 inline void check_group_beside_others(straitComm_t comm, int rank, int ranks) {
   const int last = ranks - 1, peer = last - rank;
   constexpr std::size_t lengths[] = {std::size_t{4} << 20, (std::size_t{48} << 20) + 17}, most = lengths[1];
@@ -122,7 +122,7 @@ inline void check_group_beside_others(straitComm_t comm, int rank, int ranks) {
   for (const std::size_t bytes : lengths) {
     STRAIT_EXPECT_CUDA(cudaMemset(receive, poison, bytes));
     STRAIT_EXPECT_CUDA(cudaDeviceSynchronize());
-    meet_on_host();  // what uses the device as a whole may wait for kernels of ranks on the same GPU
+    meet_on_host();  // device-wide operations may wait for kernels of ranks that share the GPU
     if (peer != rank && (rank == 0 || rank == last)) {
       if (rank == 0) STRAIT_EXPECT_OK(straitGroupStart());
       STRAIT_EXPECT_OK(straitRecv(receive, bytes, straitUint8, peer, comm, side.stream()));
@@ -140,14 +140,14 @@ inline void check_group_beside_others(straitComm_t comm, int rank, int ranks) {
   DeviceSide::release(receive, false);
 }
 
-/// Blocks of different lengths, all at once.
+/// Checks all-to-all-v calls with blocks of different lengths.
 inline void check_all_to_all_v(straitComm_t comm, int rank, int ranks) {
   const std::size_t bytes = longest_message_bytes * static_cast<std::size_t>(ranks);
   DeviceSide side(4096);
   std::byte *send = nullptr, *receive = nullptr;
   STRAIT_EXPECT_CUDA(cudaMalloc(&send, bytes));
   STRAIT_EXPECT_CUDA(cudaMalloc(&receive, bytes));
-  meet_on_host();  // as what frees, what allocates waits for kernels of ranks on the same GPU
+  meet_on_host();  // allocating, like freeing, may wait for kernels of ranks that share the GPU
   for (int turn = 0; turn < 4; ++turn) {
     std::vector<std::size_t> out, in, out_offsets, in_offsets;
     Bytes sent, expected;
@@ -179,7 +179,8 @@ inline void check_all_to_all_v(straitComm_t comm, int rank, int ranks) {
   cudaFree(receive);
 }
 
-/// Small all-reduces back to back, each with its own numbers: a line taken from the wrong use would show.
+/// Runs small all-reduces back to back, each with different values, so that a line taken from a wrong use of a slot
+/// would show.
 inline void check_repeats(straitComm_t comm, int rank, int ranks) {
   constexpr int count = 96;
   const int calls = takes_turns(ranks) ? 1000 : 20'000;
@@ -191,7 +192,7 @@ inline void check_repeats(straitComm_t comm, int rank, int ranks) {
   STRAIT_EXPECT_CUDA(cudaMalloc(&input, numbers.size() * 4));
   STRAIT_EXPECT_CUDA(cudaMalloc(&output, static_cast<std::size_t>(calls) * count * 4));
   STRAIT_EXPECT_CUDA(cudaMemcpyAsync(input, numbers.data(), numbers.size() * 4, cudaMemcpyHostToDevice, side.stream()));
-  meet_on_host();  // as what frees, what allocates waits for kernels of ranks on the same GPU
+  meet_on_host();  // allocating, like freeing, may wait for kernels of ranks that share the GPU
   for (int call = 0; call < calls; ++call)
     STRAIT_EXPECT_OK(straitAllReduce(input + call, output + std::size_t{count} * static_cast<std::size_t>(call), count,
                                      straitInt32, straitSum, comm, side.stream()));
@@ -208,7 +209,7 @@ inline void check_repeats(straitComm_t comm, int rank, int ranks) {
   cudaFree(output);
 }
 
-/// Collectives of all lengths back to back on two streams and in graphs.
+/// Runs collectives of all lengths back to back on two streams and in graphs.
 inline void check_turns(straitComm_t comm, int rank, int ranks, const Islands& islands) {
   DeviceSide one(std::size_t{8} << 20), other(std::size_t{8} << 20);
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {

@@ -1,4 +1,5 @@
-// Every collective, type, operation and shape of buffer between GPU ranks, through the public interface, bit by bit.
+// Every collective, type, operation and shape of buffer between GPU ranks through the public interface, compared bit by
+// bit.
 #include "executor/cuda/virtual_memory.hpp"
 #include "gpu/device_checks.hpp"
 
@@ -8,14 +9,14 @@
 namespace strait::testing {
 namespace {
 
-/// A call waits for those before it on whatever stream, also where another one was recorded into a graph in between, or
-/// had nothing to do.
+/// A call must wait for earlier calls on any stream, even if another call was captured in between, or had nothing to
+/// do.
 void check_order(straitComm_t comm, int /*rank*/, int ranks) {
-  if (ranks == 1) return;  // in place, nothing is to be done
+  if (ranks == 1) return;  // in place, there is nothing to do
   DeviceSide first(4096), recorded(4096), other(4096);
   void* buffer = nullptr;
   STRAIT_EXPECT_CUDA(cudaMalloc(&buffer, 4096));
-  meet_on_host();  // what allocates may wait for kernels of ranks on the same GPU, and those for the one that does
+  meet_on_host();  // allocating may wait for kernels of ranks that share the GPU, and these for this rank
   const auto call = [&](const DeviceSide& on) {
     STRAIT_EXPECT_OK(straitAllReduce(buffer, buffer, 64, straitInt32, straitMax, comm, on.stream()));
   };
@@ -33,7 +34,7 @@ void check_order(straitComm_t comm, int /*rank*/, int ranks) {
     STRAIT_EXPECT_CUDA(cudaStreamSynchronize(first.stream()));
     cudaGraphDestroy(graph);
   }
-  // Also a call that has nothing to do: what follows on another stream waits for what was before it.
+  // A call that has nothing to do also counts: later calls on other streams wait for what its stream did before it.
   call(first);
   STRAIT_EXPECT_CUDA(cudaLaunchHostFunc(other.stream(), sleep, nullptr));
   STRAIT_EXPECT_OK(straitAllReduce(buffer, buffer, 0, straitInt32, straitMax, comm, other.stream()));
@@ -45,10 +46,10 @@ void check_order(straitComm_t comm, int /*rank*/, int ranks) {
   cudaFree(buffer);
 }
 
-/// Small all-reduces, each with its own numbers and on the stream after that of the one before. Ranks with a GPU each
-/// destroy a stream as soon as its calls are enqueued; those that share one use two again and again, because streams of
-/// several ranks that share a hardware queue may wait for one another for ever. Now and then a graph is launched
-/// between two calls of a stream, by which the program orders it.
+/// Runs small all-reduces, each with different values and on another stream than the one before. Ranks with a GPU each
+/// destroy a stream as soon as its calls are enqueued. Ranks that share a GPU alternate between two streams, because
+/// streams of several ranks that share a hardware queue may deadlock. Some calls are followed by a graph launch and
+/// another call on the same stream, so that the stream orders the three.
 void check_many_streams(straitComm_t comm, int rank, int ranks) {
   constexpr std::size_t calls = 200, count = 300, numbers = calls + 1 + count;
   const bool destroys = gpu_count() >= ranks;
@@ -61,7 +62,7 @@ void check_many_streams(straitComm_t comm, int rank, int ranks) {
   STRAIT_EXPECT_CUDA(cudaMalloc(&input, own.size() * 4));
   STRAIT_EXPECT_CUDA(cudaMalloc(&output, got.size() * 4));
   STRAIT_EXPECT_CUDA(cudaMemcpyAsync(input, own.data(), own.size() * 4, cudaMemcpyHostToDevice, last.stream()));
-  STRAIT_EXPECT_CUDA(cudaStreamSynchronize(last.stream()));  // the others do not wait for it
+  STRAIT_EXPECT_CUDA(cudaStreamSynchronize(last.stream()));  // the other streams do not wait for this copy
   const auto all_reduce = [&](std::size_t call, cudaStream_t stream) {
     STRAIT_EXPECT_OK(straitAllReduce(input + call, output + call * count, count, straitInt32, straitSum, comm, stream));
   };
@@ -71,7 +72,7 @@ void check_many_streams(straitComm_t comm, int rank, int ranks) {
   all_reduce(calls, last.stream());
   STRAIT_EXPECT_CUDA(cudaStreamEndCapture(last.stream(), &graph));
   STRAIT_EXPECT_CUDA(cudaGraphInstantiate(&ready, graph, 0));
-  meet_on_host();  // what allocates may wait for kernels of ranks on the same GPU, and those for the one that does
+  meet_on_host();  // allocating may wait for kernels of ranks that share the GPU, and these for this rank
   for (std::size_t call = 0; call < calls; ++call) {
     cudaStream_t& stream = streams[call % streams.size()];
     all_reduce(call, stream);
@@ -81,7 +82,7 @@ void check_many_streams(straitComm_t comm, int rank, int ranks) {
     }
     if (destroys) STRAIT_EXPECT_CUDA(cudaStreamDestroy(std::exchange(stream, nullptr)));
   }
-  // Who waits for the last call has waited for all.
+  // Waiting for the last call waits for all of them.
   STRAIT_EXPECT_OK(straitBarrier(comm, last.stream()));
   STRAIT_EXPECT_CUDA(cudaStreamSynchronize(last.stream()));
   STRAIT_EXPECT_CUDA(cudaMemcpy(got.data(), output, got.size() * 4, cudaMemcpyDeviceToHost));
@@ -101,8 +102,8 @@ void check_many_streams(straitComm_t comm, int rank, int ranks) {
 
 constexpr auto no_sms_option = static_cast<std::uint32_t>(STRAIT_NO_SMS);
 
-/// Buffers of cudaMallocAsync, and of several allocations at consecutive addresses, as PyTorch's expandable segments
-/// are.
+/// Buffers from cudaMallocAsync(), and of several allocations mapped at consecutive addresses, like PyTorch's
+/// expandable segments.
 void check_kinds_of_memory(straitComm_t comm, int rank, int ranks) {
   constexpr std::size_t count = 1'000'003, part_bytes = std::size_t{2} << 20;
   int device = 0;
@@ -119,7 +120,7 @@ void check_kinds_of_memory(straitComm_t comm, int rank, int ranks) {
   }
   auto segments = cuda::AddressRange::map(parts, std::vector(parts.size(), part_bytes), {&device, 1});
   ASSERT_TRUE(segments) << segments.error().message;
-  meet_on_host();  // what allocates may wait for kernels of ranks on the same GPU, and those for the one that does
+  meet_on_host();  // allocating may wait for kernels of ranks that share the GPU, and these for this rank
   std::vector<std::int32_t> numbers(count), got(count);
   for (std::size_t i = 0; i < count; ++i) numbers[i] = static_cast<std::int32_t>(i * 5) + rank;
   const cudaStream_t stream = side.stream();
@@ -139,7 +140,7 @@ void check_kinds_of_memory(straitComm_t comm, int rank, int ranks) {
   STRAIT_EXPECT_CUDA(cudaStreamSynchronize(stream));
 }
 
-/// Calls with bounds of their own between others, over the same lanes.
+/// Calls with their own limits of SMs between calls without, over the same lanes.
 void check_bounds_of_calls(straitComm_t comm, int rank, int ranks) {
   DeviceSide side((std::size_t{8} << 20) * static_cast<std::size_t>(ranks));
   std::uint64_t seed = 3000;
@@ -159,8 +160,8 @@ void check_bounds_of_calls(straitComm_t comm, int rank, int ranks) {
       }
 }
 
-/// Every pair of elements of 8 bits: all that the GPU's conversions may be asked for. Ranks beyond the first two
-/// contribute what these do.
+/// Reduces every pair of 8-bit elements, which is everything that the GPU's conversions can be given. Ranks beyond the
+/// first two repeat these two's inputs.
 void check_pairs_of_bytes(straitComm_t comm, int rank, int ranks) {
   std::vector<Bytes> inputs(static_cast<std::size_t>(ranks), Bytes(1 << 16));
   for (std::size_t r = 0; r < inputs.size(); ++r)
@@ -173,8 +174,7 @@ void check_pairs_of_bytes(straitComm_t comm, int rank, int ranks) {
   STRAIT_EXPECT_CUDA(cudaMemcpyAsync(input, own.data(), own.size(), cudaMemcpyHostToDevice, side.stream()));
   STRAIT_EXPECT_CUDA(cudaMemcpyAsync(got.data(), input, got.size(), cudaMemcpyDeviceToHost, side.stream()));
   STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
-  // What allocates, also for a first copy, may wait for kernels of ranks on the same GPU, and those for the one that
-  // does.
+  // Allocating, also for a first copy, may wait for kernels of ranks that share the GPU, and these for this rank.
   meet_on_host();
   for (const DataType type : {DataType::float8_e4m3, DataType::float8_e5m2, DataType::int8, DataType::uint8})
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::prod, ReduceOp::min, ReduceOp::max, ReduceOp::avg}) {
@@ -199,7 +199,7 @@ TEST_P(DeviceCollectives, AllTypesAndOperations) {
   run([](straitComm_t comm, int rank, int ranks) { check_arithmetic(comm, rank, ranks); });
 }
 TEST_P(DeviceCollectives, PairsOfBytes) { run(check_pairs_of_bytes); }
-/// Where GPUs reach one another's memory.
+/// Has an effect only where GPUs reach one another's memory.
 TEST_P(DeviceCollectives, ArithmeticOfPipes) {
   setenv("STRAIT_PIPED_BYTES", "0", 1);
   run([](straitComm_t comm, int rank, int ranks) {
@@ -212,7 +212,7 @@ TEST_P(DeviceCollectives, Messages) { run(check_messages); }
 TEST_P(DeviceCollectives, GroupsBesideOthers) { run(check_group_beside_others); }
 TEST_P(DeviceCollectives, KindsOfMemory) { run(check_kinds_of_memory); }
 TEST_P(DeviceCollectives, AllToAllV) { run(check_all_to_all_v); }
-/// Over NVLink, where most messages go as lines, few blocks send the longer ones in bulk.
+/// Most messages use lines over NVLink; with few blocks, the longer ones use bulk.
 TEST_P(DeviceCollectives, MessagesOfFewBlocks) {
   setenv("STRAIT_MAX_SMS", "4", 1);
   run([](straitComm_t comm, int rank, int ranks) {

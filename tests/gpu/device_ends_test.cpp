@@ -1,5 +1,5 @@
-// How GPU ranks and their processes end beside others: exits, forks, captures of other threads; and streams that are no
-// rank's.
+// How GPU ranks and their processes end beside others: exits, forks, captures by other threads; and streams of another
+// GPU than the rank's.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -11,14 +11,14 @@
 namespace strait::testing {
 namespace {
 
-/// A part of `comm` with all of its ranks.
+/// Returns a new communicator of all ranks of `comm`.
 straitComm_t another(straitComm_t comm, int rank) {
   straitComm_t made = nullptr;
   STRAIT_EXPECT_OK(straitCommSplit(comm, 0, rank, &made, nullptr));
   return made;
 }
 
-/// A process that exits with communicators that it never destroyed, and calls that wait for a rank that left.
+/// Exits the process without destroying its communicators, while a call waits for a rank that has left.
 void check_exit(straitComm_t comm, int rank, int ranks) {
   DeviceSide side(std::size_t{1} << 20);
   CollectiveCase c;
@@ -29,7 +29,7 @@ void check_exit(straitComm_t comm, int rank, int ranks) {
   std::exit(::testing::Test::HasFailure() ? 1 : 0);
 }
 
-/// All but the first rank exit, which then finds nothing wrong with that until it needs them.
+/// All ranks but the first exit. The first must see no error from that until it needs them.
 void check_exit_of_others(straitComm_t comm, int rank, int ranks) {
   DeviceSide side(std::size_t{1} << 20);
   CollectiveCase c;
@@ -48,8 +48,8 @@ void check_exit_of_others(straitComm_t comm, int rank, int ranks) {
   EXPECT_EQ(error, straitRemoteError) << straitGetLastError(comm);
 }
 
-/// As `torch.cuda.graph` captures, in the mode in which calls of any thread may spoil it: communicators are made, used
-/// in a wire format for the first time and destroyed meanwhile.
+/// Captures as `torch.cuda.graph` does, in the mode in which calls of any thread can invalidate the capture. Meanwhile
+/// communicators are made, used in a wire format for the first time, and destroyed.
 void check_beside_a_capture(straitComm_t comm, int rank, int ranks) {
   DeviceSide side(std::size_t{1} << 20);
   cudaStream_t captured = nullptr;
@@ -76,7 +76,7 @@ void check_beside_a_capture(straitComm_t comm, int rank, int ranks) {
   cudaStreamDestroy(captured);
 }
 
-/// What such a kernel would read at this GPU's addresses is not there.
+/// A stream of another GPU must be refused: a kernel there would not find its data at this GPU's addresses.
 void check_streams_of_other_gpus(straitComm_t comm, int rank, int) {
   if (gpu_count() < 2) GTEST_SKIP() << "there is one GPU";
   DeviceSide side(4096);
@@ -92,7 +92,7 @@ void check_streams_of_other_gpus(straitComm_t comm, int rank, int) {
   cudaStreamDestroy(other);
 }
 
-/// A process forked after init, such as a data loader, ends beside the ranks and disturbs none.
+/// A process forked after init, such as a data loader, exits while the ranks run and must disturb none of them.
 void check_fork(straitComm_t comm, int rank, int ranks) {
   DeviceSide side(std::size_t{1} << 20);
   CollectiveCase c;
@@ -102,7 +102,7 @@ void check_fork(straitComm_t comm, int rank, int ranks) {
     side.check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c, Mode::eager);
     const pid_t loader = fork();
     if (loader == 0) std::exit(0);
-    if (turn == 1) continue;  // this one ends while calls are made
+    if (turn == 1) continue;  // this one ends while calls are running
     EXPECT_EQ(wait_for(loader, 10'000), 0) << "turn " << turn;
   }
   STRAIT_EXPECT_OK(straitBarrier(comm, side.stream()));

@@ -1,4 +1,4 @@
-// Random faults of GPU ranks, at random moments of calls by kernels, copies and graphs.
+// Injects random faults into GPU ranks at random moments of calls by kernels, copies and graphs.
 #include <cuda_runtime.h>
 
 #include "fault/hunt.hpp"
@@ -8,7 +8,7 @@ namespace {
 
 #define EXPECT_CUDA(call) EXPECT_EQ(call, cudaSuccess) << cudaGetErrorString(cudaPeekAtLastError())
 
-/// A process that has used CUDA must not fork ranks that will.
+/// Returns what `ask` returns in a child: a process that has used CUDA must not fork ranks that will use it.
 template <class F>
 std::uint64_t asked_in_a_child(F&& ask) {
   auto* const answer = static_cast<std::uint64_t*>(
@@ -24,7 +24,7 @@ int gpus() {
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
 }
 
-/// Free memory of all GPUs.
+/// Returns the free memory of all GPUs together.
 std::uint64_t free_bytes() {
   std::uint64_t all = 0;
   for (int gpu = 0; gpu < gpus(); ++gpu) {
@@ -61,7 +61,8 @@ class DeviceSide {
     EXPECT_CUDA(cudaStreamSynchronize(stream_));
     return output;
   }
-  /// Asks for the error once the stream has been waited for: no error then says that the results are there.
+  /// Makes a call and returns its error, which is read after the stream has been waited for: no error then means that
+  /// the results are there.
   straitResult_t run(const Call& call, straitComm_t comm, int rank) {
     if (call.is_set_up()) return enqueue(call, comm, rank);
     const straitResult_t called = call.in_graph ? replay(call, comm, rank) : enqueue(call, comm, rank);
@@ -100,7 +101,7 @@ class DeviceSide {
   std::byte *input_ = nullptr, *output_ = nullptr;
 };
 
-/// As many ranks as GPUs, four at most, or where there is but one GPU two that share it.
+/// Uses one rank per GPU, at most four; where there is only one GPU, two ranks share it.
 TEST(DeviceFaultHunt, EveryRankIsToldAndNothingStays) {
   const auto there_are = static_cast<int>(asked_in_a_child([] { return static_cast<std::uint64_t>(gpus()); }));
   if (there_are == 0) GTEST_SKIP() << "needs a GPU, here is none";
@@ -108,7 +109,7 @@ TEST(DeviceFaultHunt, EveryRankIsToldAndNothingStays) {
   setenv("STRAIT_SHARE_GPUS", there_are < 2 ? "1" : "0", 1);
   const CallLimits calls{
       .ranks = std::clamp(there_are, 2, 4), .most_bytes = std::size_t{16} << 20, .most_elements = std::size_t{4} << 20};
-  // Kernels name the rank that they wait for at once, copies and CPU threads when they have waited for ten seconds.
+  // Kernels name the rank that they wait for at once, copies and CPU threads only after waiting for ten seconds.
   const bool by_kernels = getenv("STRAIT_MAX_SMS") == nullptr && getenv("STRAIT_COPY_ENGINE_BYTES") == nullptr &&
                           getenv("STRAIT_CPU_REDUCE_BYTES") == nullptr;
   run<DeviceSide>({.calls = calls,

@@ -1,4 +1,4 @@
-// What tests of failures share: ranks on GPUs, each a process, alike or in islands.
+// Shared by tests of failures: ranks on GPUs, each a process, on GPUs that all reach one another or in islands.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -26,7 +26,7 @@ inline int gpus_in_a_child() {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 }
 
-/// All ranks of one kind, or with `true` in islands.
+/// Tests of failures. With parameter `true` the ranks form islands.
 class DeviceFaults : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
@@ -49,13 +49,13 @@ class DeviceFaults : public ::testing::TestWithParam<bool> {
   bool is_set_ = false;
 };
 
-/// A rank's stream, memory and communicator; the communicator may be null.
+/// A rank's stream, memory and communicator; the communicator is null if joining failed.
 struct DeviceSide {
   DeviceSide(const straitUniqueId& id, int rank, int ranks, Report& report, std::int64_t timeout_ms = 0) {
     int gpus = 0;
     EXPECT_EQ(cudaGetDeviceCount(&gpus), cudaSuccess);
     straitConfig_t config = test_config();
-    config.device = rank % gpus;  // where there are fewer, ranks share them
+    config.device = rank % gpus;  // with fewer GPUs than ranks, ranks share them
     EXPECT_EQ(cudaSetDevice(config.device), cudaSuccess);
     config.timeout_ms = timeout_ms;
     EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
@@ -66,11 +66,11 @@ struct DeviceSide {
   straitResult_t all_reduce(std::size_t count, straitRedOp_t op = straitSum) const {
     return straitAllReduce(data, data, count, straitInt32, op, comm, stream);
   }
-  /// The same as a graph.
+  /// Returns all_reduce() captured as a graph.
   cudaGraphExec_t captured(std::size_t count, straitRedOp_t op = straitSum) const {
     return captured([&] { STRAIT_EXPECT_OK(all_reduce(count, op)); });
   }
-  /// What `record` gives to the stream.
+  /// Returns a graph of what `record` enqueues on the stream.
   template <class Record>
   requires std::invocable<Record> cudaGraphExec_t captured(Record&& record)
   const {
@@ -83,7 +83,7 @@ struct DeviceSide {
     EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
     return ready;
   }
-  /// What the flight recorder knows of this rank.
+  /// Returns what the flight recorder knows of `rank`.
   nlohmann::json record(int rank) const {
     const std::string path = "/tmp/strait_faults_" + std::to_string(getpid());
     STRAIT_EXPECT_OK(straitCommDumpFlightRecorder(comm, path.c_str()));
@@ -92,7 +92,8 @@ struct DeviceSide {
     std::filesystem::remove(path);
     return json.at("seen").at(static_cast<std::size_t>(rank));
   }
-  /// Waits for the stream, then until the communicator knows of a failure.
+  /// Waits for the stream, then until the communicator reports a failure. Returns that error, or success after
+  /// `timeout_ms`.
   straitResult_t await_error(int timeout_ms) const {
     EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
     straitResult_t error = straitSuccess;

@@ -1,5 +1,5 @@
-// GPU ranks that die, stay away, abort or call something else, and GPUs that fail: kernels that wait end, and every
-// rank is told why.
+// GPU ranks that die, stay away, abort or make a different call, and GPUs that fail: waiting kernels must end, and
+// every rank must be told why.
 #include "gpu/device_fault_ranks.hpp"
 
 #include <vector>
@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 INSTANTIATE_TEST_SUITE_P(Ranks, DeviceFaults, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Islands" : "Alike"; });
 
-/// All-reduces without end until one fails; the stream is never far behind.
+/// Makes all-reduces until one fails. At most one call is enqueued at a time.
 straitResult_t run_until_failure(const DeviceSide& side, std::size_t count, Report& report) {
   for (;;) {
     const straitResult_t result = side.all_reduce(count);
@@ -23,9 +23,9 @@ straitResult_t run_until_failure(const DeviceSide& side, std::size_t count, Repo
   }
 }
 
-/// The ranks but for one, which died, add up a one each. All in the order of the stream, for which what cudaMemcpy()
-/// brings may come too late: the peers get what was there before, and this rank, which reads its own once more when
-/// they have sent theirs, the right sum all the same.
+/// The ranks without the dead one add up a one each. Everything is ordered by the stream, because the data of a plain
+/// cudaMemcpy() may arrive after the kernel has begun: the peers would get the old values, while this rank, which reads
+/// its input again after receiving theirs, would still compute the right sum.
 void go_on_without(int dead, int ranks, DeviceSide& side) {
   straitComm_t smaller = nullptr;
   STRAIT_EXPECT_OK(straitCommShrink(side.comm, &dead, 1, &smaller, nullptr));
@@ -105,7 +105,7 @@ TEST_P(DeviceFaults, CallsThatDifferAreShownToAll) {
   RankProcesses processes(ranks_, [&](int rank, const straitUniqueId& id, Report& report) {
     const DeviceSide side(id, rank, ranks_, report);
     if (side.comm == nullptr) return;
-    // A rank that comes late is told by the call itself.
+    // If the other rank's call came first, the call itself already returns the mismatch.
     const straitResult_t called = side.all_reduce(rank == 0 ? 1000 : 2000);
     EXPECT_TRUE(called == straitSuccess || called == straitMismatch) << straitGetLastError(side.comm);
     const straitResult_t error = side.await_error(5000);
@@ -119,8 +119,8 @@ TEST_P(DeviceFaults, CallsThatDifferAreShownToAll) {
   }
 }
 
-/// Calls that nobody posts: graphs may be launched at any time. All ranks begin alike, then rank 0 launches another
-/// one.
+/// Graph launches post no signature on the host, because graphs may be launched at any time. All ranks launch the same
+/// graph first, then rank 0 launches a different one.
 TEST_P(DeviceFaults, ReplayedCallsThatDifferAreShownToAll) {
   struct Case {
     std::size_t count;
@@ -154,8 +154,8 @@ TEST_P(DeviceFaults, ReplayedCallsThatDifferAreShownToAll) {
   }
 }
 
-/// Calls of which ranks have other parts, in a graph: where there are islands they are one launch, or two. In the last
-/// one only ranks 0 and 1 have any.
+/// Returns a graph of calls in which ranks have different parts; with islands, such a call is one launch or two. In the
+/// last call only ranks 0 and 1 have data.
 cudaGraphExec_t captured_exchanges(const DeviceSide& side, int rank, int ranks) {
   constexpr std::size_t block = std::size_t{1} << 18;
   std::int32_t* const to = side.data + DeviceSide::bytes / 2 / sizeof(std::int32_t);
@@ -191,7 +191,7 @@ TEST_P(DeviceFaults, CallsInWhichRanksHaveOtherPartsAreCountedAlike) {
   }
 }
 
-/// Of a call in a graph that waits for the last rank, and of the one after it, outside of graphs.
+/// A call in a graph waits for the last rank, and so does the next call, which is outside of graphs.
 TEST_P(DeviceFaults, TheFlightRecorderKnowsWhatGpusHaveStartedAndFinished) {
   Meeting meeting(ranks_);
   RankProcesses processes(ranks_, [&](int rank, const straitUniqueId& id, Report& report) {
@@ -212,7 +212,7 @@ TEST_P(DeviceFaults, TheFlightRecorderKnowsWhatGpusHaveStartedAndFinished) {
       EXPECT_EQ(waiting.value("last_started", 0u), is_late ? number - 1 : number);
       if (is_late) {
         EXPECT_EQ(waiting.value("last_finished", 0u), number - 1);
-      } else if (number == 1) {  // in a graph nothing counts its end
+      } else if (number == 1) {  // the end of a captured call is not counted
         EXPECT_TRUE(waiting.at("started").back().at("finished").is_null());
       } else {
         EXPECT_EQ(waiting.at("last_finished"), number - 1);
@@ -234,14 +234,14 @@ TEST_P(DeviceFaults, TheFlightRecorderKnowsWhatGpusHaveStartedAndFinished) {
   processes.expect_all_end_well(60'000);
 }
 
-/// The last dump of a rank that waited in vain: its call had not finished, though its kernel has given up since.
+/// The last dump of a rank that waited in vain must show its call as unfinished, though its kernel has given up since.
 TEST_P(DeviceFaults, AfterAnAbortTheFlightRecorderKnowsWhatHadNotFinished) {
   RankProcesses processes(ranks_, [&](int rank, const straitUniqueId& id, Report& report) {
     const DeviceSide side(id, rank, ranks_, report);
     if (side.comm == nullptr) return;
     if (rank != ranks_ - 1) {
       STRAIT_EXPECT_OK(side.all_reduce(1000));
-      STRAIT_EXPECT_OK(side.all_reduce(2000));  // gives up as soon as it starts
+      STRAIT_EXPECT_OK(side.all_reduce(2000));  // its kernel gives up as soon as it starts
     }
     std::this_thread::sleep_for(milliseconds(300));
     if (rank == 0) STRAIT_EXPECT_OK(straitCommAbort(side.comm));
@@ -257,8 +257,8 @@ TEST_P(DeviceFaults, AfterAnAbortTheFlightRecorderKnowsWhatHadNotFinished) {
   processes.expect_all_end_well();
 }
 
-/// As by a kernel of the program's own that goes astray. Rank 1 does not notice, for it waits for something else: who
-/// waits for it is told all the same, and so is rank 1.
+/// A GPU fails as if by the program's own faulty kernel. Rank 1 does not notice, because it waits for something else.
+/// Both the ranks that wait for it and rank 1 itself must be told.
 TEST_P(DeviceFaults, AFailedGpuIsNamed) {
   RankProcesses processes(ranks_, [&](int rank, const straitUniqueId& id, Report& report) {
     const DeviceSide side(id, rank, ranks_, report);
@@ -304,7 +304,7 @@ TEST_P(DeviceFaults, ADeadlineNamesTheRankThatIsMissing) {
   for (int rank = 0; rank < ranks_; ++rank) {
     EXPECT_EQ(processes.report(rank).result, straitTimeout);
     EXPECT_THAT(processes.report(rank).message, HasSubstr("400 ms"));
-    // Across islands a rank may be the first to tell that waits for one that waits for rank 1.
+    // With islands, the first rank to report may wait for a rank that in turn waits for rank 1.
     if (!GetParam()) {
       EXPECT_THAT(processes.report(rank).message, HasSubstr("rank 1"));
     }

@@ -1,5 +1,5 @@
-// Captured calls, used as XLA uses them: a capture into a graph of the program's, that graph as a child of another one,
-// and a child that is replaced by a new capture.
+// Captured calls used as XLA uses them: a capture into a graph of the program's, that graph as a child node of another
+// graph, and a child that is replaced by a new capture.
 #include "gpu/device_checks.hpp"
 
 namespace strait::testing {
@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::size_t count = 50'000;
 
-/// One rank's values, and a graph whose one child sums them.
+/// One rank's values, and a graph with one child graph that sums them.
 class Child {
  public:
   Child(straitComm_t comm, const DeviceSide& side, int rank, int ranks)
@@ -37,7 +37,7 @@ class Child {
     STRAIT_EXPECT_CUDA(cudaGraphExecChildGraphNodeSetParams(ready_, node_, child));
     STRAIT_EXPECT_CUDA(cudaGraphDestroy(child));
   }
-  /// The sums, from where the child now puts them.
+  /// Launches the graph and checks the sums, at the place that the child now writes to.
   void check(int place, int turn) {
     const std::vector<std::int32_t> mine(count, rank_ + turn);
     STRAIT_EXPECT_CUDA(cudaMemsetAsync(side_.receive(), poison, side_.bytes(), side_.stream()));
@@ -78,7 +78,7 @@ class Child {
   cudaGraphExec_t ready_ = nullptr;
 };
 
-/// One rank alone captures anew, with other buffers.
+/// Only one rank captures again, with other buffers.
 void check_child(straitComm_t comm, int rank, int ranks) {
   DeviceSide side(std::size_t{1} << 20);
   Child child(comm, side, rank, ranks);

@@ -1,4 +1,4 @@
-// Collectives of a group between GPU ranks, of which small ones share launches, bit by bit.
+// Collectives in groups between GPU ranks, where small calls share launches; compared bit by bit.
 #include "gpu/device_checks.hpp"
 
 #include <vector>
@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t place_bytes = 64 << 10, most_calls = 48;
 
-/// One rank's calls in a group, each in a place of its own between guards.
+/// One rank's calls of a group, each with its own buffer space between guards.
 class GroupOfCalls {
  public:
   GroupOfCalls(DeviceSide& side, straitComm_t comm, int rank, int ranks, std::uint64_t seed)
@@ -25,7 +25,7 @@ class GroupOfCalls {
       STRAIT_EXPECT_CUDA(cudaMemcpyAsync(one.input, one.inputs[rank_].data(), one.inputs[rank_].size(),
                                          cudaMemcpyHostToDevice, side_.stream()));
     STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side_.stream()));
-    meet_on_host();  // what uses the device as a whole may wait for kernels of ranks on the same GPU
+    meet_on_host();  // device-wide operations may wait for kernels of ranks that share the GPU
   }
   void call() {
     STRAIT_EXPECT_OK(straitGroupStart());
@@ -59,7 +59,7 @@ class GroupOfCalls {
     std::vector<Bytes> inputs;
     std::byte *input = nullptr, *output = nullptr;
   };
-  /// Runs of calls that can share a launch.
+  /// Returns a random case; runs of six consecutive ones are similar enough to share a launch.
   static CollectiveCase random_case(std::uint64_t seed, std::size_t i, std::uint32_t ranks) {
     const std::uint64_t bits = mix(seed * 1000 + i), run = mix(seed * 1000 + i / 6);
     constexpr Collective reductions[] = {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce};
@@ -93,7 +93,7 @@ class GroupOfCalls {
   std::vector<One> calls_;
 };
 
-/// Eagerly, and in a graph that is launched twice.
+/// Makes groups of calls, eagerly and in a graph that is launched twice.
 void check_groups(straitComm_t comm, int rank, int ranks) {
   DeviceSide side(most_calls * place_bytes);
   for (std::uint64_t seed = 1; seed <= most_calls / 4; ++seed) {
@@ -119,8 +119,8 @@ void check_groups(straitComm_t comm, int rank, int ranks) {
   }
 }
 
-/// Calls of a group that need one another's results run in order, as they would outside of it; and so do calls on
-/// several streams.
+/// Calls of a group that need one another's results must run in order, as they would outside of a group; also if they
+/// are on several streams.
 void check_dependent_groups(straitComm_t comm, int rank, int ranks) {
   constexpr std::size_t count = 500, links = 10;
   DeviceSide first(4096), second(4096);
@@ -130,7 +130,7 @@ void check_dependent_groups(straitComm_t comm, int rank, int ranks) {
   for (std::size_t i = 0; i < count; ++i) numbers[i] = static_cast<std::int32_t>(i) + rank;
   const auto factor = static_cast<std::uint32_t>(ranks);
   for (const bool two_streams : {false, true}) {
-    // By the stream: a plain copy of pageable memory may return before the device has it.
+    // Ordered by the stream: a plain copy from pageable memory may return before the data is on the device.
     STRAIT_EXPECT_CUDA(
         cudaMemcpyAsync(chain, numbers.data(), numbers.size() * 4, cudaMemcpyHostToDevice, first.stream()));
     STRAIT_EXPECT_CUDA(cudaStreamSynchronize(first.stream()));

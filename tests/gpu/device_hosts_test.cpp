@@ -1,5 +1,5 @@
-// GPU ranks of several hosts, made by STRAIT_HOSTID on one: what they carry has the bits of the plan `hierarchical`,
-// and a failure anywhere ends all.
+// GPU ranks of several hosts, simulated on one by STRAIT_HOSTID: results have the bits of the plan `hierarchical`, and
+// a failure anywhere ends the calls of all ranks.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -40,7 +40,7 @@ class DeviceHosts : public ::testing::TestWithParam<HostsSetup> {
     return static_cast<int>(std::find_if(hosts.begin(), hosts.end(), has_rank) - hosts.begin());
   }
 
-  /// `killed`: a rank that does not end by itself.
+  /// Runs `body` on all ranks, each a process. `killed`: a rank that is expected to be killed.
   static void run(const RankBody& body, int killed = -1) {
     LateId id;
     std::vector<pid_t> children;
@@ -77,14 +77,14 @@ TEST_P(DeviceHosts, AllToAllV) { run(check_all_to_all_v); }
 TEST_P(DeviceHosts, Messages) { run(check_messages); }
 TEST_P(DeviceHosts, Repeats) { run(check_repeats); }
 
-/// Within hosts, between them, to itself, and all at once; two groups back to back, eagerly and as a graph.
+/// Messages within hosts, between them, to itself, and all at once; two groups back to back, eagerly and as a graph.
 TEST_P(DeviceHosts, MessagesOfEachKind) {
   run([](straitComm_t comm, int rank, int ranks) {
     check_mail_of_each_kind(comm, rank, ranks, [rank](int peer) { return host_of(rank) == host_of(peer); });
   });
 }
 
-/// Ranks of two hosts at least.
+/// Circles of three ranks, of at least two hosts.
 TEST_P(DeviceHosts, MessagesOfAGroupBesideOthersOneByOne) {
   if (GetParam().ranks < 3) GTEST_SKIP() << "a circle has three";
   run([](straitComm_t comm, int rank, int ranks) {
@@ -95,7 +95,7 @@ TEST_P(DeviceHosts, CallsTakeTurns) {
   run([](straitComm_t comm, int rank, int ranks) { check_turns(comm, rank, ranks, GetParam().hosts); });
 }
 
-/// Sums of hosts cross in the format.
+/// The hosts' sums are sent in the wire format.
 TEST_P(DeviceHosts, WireFormats) {
   run([](straitComm_t comm, int rank, int ranks) {
     const Islands& hosts = GetParam().hosts;
@@ -129,7 +129,7 @@ TEST_P(DeviceHosts, LeavesWhatAFormatLost) {
   });
 }
 
-/// Where a call is begun that the last rank does not make: what the communicator says within two seconds.
+/// Returns the error that the communicator reports within two seconds, for a call that the last rank does not make.
 straitResult_t error_of(straitComm_t comm) {
   straitResult_t error = straitSuccess;
   for (int tries = 0; tries < 2000 && error == straitSuccess; ++tries) {
@@ -159,7 +159,7 @@ TEST_P(DeviceHosts, AnAbortEndsWhatWaits) {
   });
 }
 
-/// The ranks but for one, which died, add up a one each.
+/// The ranks without the dead one add up a one each.
 void go_on_without(int dead, straitComm_t comm, int ranks, const DeviceSide& side) {
   straitComm_t smaller = nullptr;
   STRAIT_EXPECT_OK(straitCommShrink(comm, &dead, 1, &smaller, nullptr));
@@ -197,10 +197,10 @@ TEST_P(DeviceHosts, AKilledRankIsNamedAndTheOthersGoOn) {
       killed);
 }
 
-/// As by a kernel of the program's own that goes astray.
+/// A GPU fails as if by the program's own faulty kernel.
 TEST_P(DeviceHosts, AFailedGpuIsNamed) {
   run([](straitComm_t comm, int rank, int ranks) {
-    auto* const side = new DeviceSide(std::size_t{1} << 20);  // what the failed one has cannot be freed
+    auto* const side = new DeviceSide(std::size_t{1} << 20);  // not freed on the failed rank: CUDA cannot
     const bool fails = rank == ranks - 1;
     std::byte* const data = side->send() + (fails ? std::size_t{1} << 42 : 0);
     const auto began = std::chrono::steady_clock::now();
@@ -228,8 +228,8 @@ TEST_P(DeviceHosts, OtherCallsAreTold) {
   });
 }
 
-/// A root, and who sends, end before the others begin; and what waits for the communicator waits for what is on its
-/// way.
+/// A rank that only sends (a root or a sender) finishes on its stream before the others begin, and the communicator
+/// counts as done; straitCommSynchronize() still waits until the data has been sent.
 TEST_P(DeviceHosts, WhatIsOnlySentIsNotAwaited) {
   if (GetParam().ranks > 2) GTEST_SKIP() << "ranks of one host wait for one another";
   SharedCount through;
@@ -276,7 +276,7 @@ TEST_P(DeviceHosts, WhatIsOnlySentIsNotAwaited) {
   });
 }
 
-/// A split has its ranks on one host or on several.
+/// Splits a communicator into parts whose ranks are on one host or on several.
 TEST_P(DeviceHosts, PartsAreCommunicators) {
   run([](straitComm_t comm, int rank, int /*ranks*/) {
     DeviceSide side(std::size_t{1} << 20);

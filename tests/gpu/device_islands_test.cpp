@@ -1,5 +1,5 @@
-// Islands of GPUs, made by STRAIT_P2P where all GPUs reach one another: what they carry has the bits of the plan
-// `hierarchical`, everything else those of before, and a rank that is missing ends all.
+// Islands of GPUs, simulated by STRAIT_P2P where all GPUs reach one another. Calls over islands have the bits of the
+// plan `hierarchical`, all others the bits that they have without islands; a missing rank ends the calls of all.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class DeviceIslands : public ::testing::TestWithParam<IslandSetup> {
     const auto all = [&] {
       setenv("STRAIT_P2P", setup.p2p, 1);
       if (!setup.as_processes) threads_to_meet = setup.ranks;
-      // Streams that share a hardware queue wait for one another: where ranks share a GPU, for ever.
+      // Streams that share a hardware queue wait for one another; where ranks share a GPU, that would deadlock.
       setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
       run_on_devices(setup.as_processes, setup.ranks, [&](straitComm_t comm, int rank, int ranks) {
         const char *transport = nullptr, *why = nullptr;
@@ -47,7 +47,7 @@ class DeviceIslands : public ::testing::TestWithParam<IslandSetup> {
   }
 };
 
-/// The number of a rank's island.
+/// Returns the number of a rank's island.
 auto island_of(int rank) {
   const Islands& islands = DeviceIslands::GetParam().islands;
   return std::find_if(islands.begin(), islands.end(),
@@ -67,14 +67,14 @@ TEST_P(DeviceIslands, AllTypesAndOperations) {
 TEST_P(DeviceIslands, AllToAllV) { run(check_all_to_all_v); }
 TEST_P(DeviceIslands, Messages) { run(check_messages); }
 
-/// Within islands, across them, to itself, and all at once; two groups back to back, eagerly and as a graph.
+/// Messages within islands, across them, to itself, and all at once; two groups back to back, eagerly and as a graph.
 TEST_P(DeviceIslands, MessagesOfEachKind) {
   run([](straitComm_t comm, int rank, int ranks) {
     check_mail_of_each_kind(comm, rank, ranks, [rank](int peer) { return island_of(rank) == island_of(peer); });
   });
 }
 
-/// A group that is posted while another stream is captured runs at once.
+/// A group on one stream that is posted while another stream is being captured runs at once.
 TEST_P(DeviceIslands, MessagesBesideACapture) {
   run([](straitComm_t comm, int rank, int ranks) {
     DeviceSide side(16), other(16);
@@ -82,7 +82,7 @@ TEST_P(DeviceIslands, MessagesBesideACapture) {
     meet_on_host();
     const auto is_any = [](int /*peer*/) { return true; };
     eager.prepare(Mail::Length::mixed, 1);
-    captured.prepare(Mail::Length::mixed, 2);  // says how long the captured messages are
+    captured.prepare(Mail::Length::mixed, 2);  // tells it the lengths of the captured messages
     const Graph graph(side.stream(), [&] {
       captured.post(is_any);
       eager.post(is_any);
@@ -100,8 +100,8 @@ TEST_P(DeviceIslands, MessagesBesideACapture) {
   });
 }
 
-/// Round a circle of three, of which two are of one island: what the one that posts a group does within the island
-/// waits for what it does beside, or the other way round.
+/// A circle of three ranks, two of them in one island. For the rank that posts a group, its messages within the island
+/// depend on its messages outside, or the other way round, so neither part may wait for the other.
 TEST_P(DeviceIslands, MessagesOfAGroupBesideOthersOneByOne) {
   run([](straitComm_t comm, int rank, int ranks) {
     const Islands& islands = GetParam().islands;
@@ -113,12 +113,12 @@ TEST_P(DeviceIslands, MessagesOfAGroupBesideOthersOneByOne) {
 }
 TEST_P(DeviceIslands, Repeats) { run(check_repeats); }
 
-/// Calls that the islands carry and calls among all, back to back on two streams and in graphs.
+/// Calls over islands and calls among all ranks, back to back on two streams and in graphs.
 TEST_P(DeviceIslands, RingsTakeTurns) {
   run([](straitComm_t comm, int rank, int ranks) { check_turns(comm, rank, ranks, GetParam().islands); });
 }
 
-/// Sums of islands cross in the format, and what is only copied as islands carry bytes.
+/// The islands' sums are sent in the wire format, and calls that only copy send encoded bytes over islands.
 TEST_P(DeviceIslands, WireFormats) {
   run([](straitComm_t comm, int rank, int ranks) {
     DeviceSide side(std::size_t{32} << 20);
@@ -144,7 +144,7 @@ TEST_P(DeviceIslands, WireFormats) {
   });
 }
 
-/// The last rank stays away: the others wait in their island, or for those who do, until the first rank aborts.
+/// The last rank does not make the call: the others wait for it or for ranks that do, until the first rank aborts.
 template <class Call>
 void abort_during(straitComm_t comm, int rank, int ranks, Call&& call) {
   cudaStream_t stream = nullptr;
@@ -187,7 +187,7 @@ TEST_P(DeviceIslands, AnAbortEndsExchanges) {
     });
   });
 }
-/// Those of both kinds.
+/// Messages within an island and across.
 TEST_P(DeviceIslands, AnAbortEndsMessages) {
   run([](straitComm_t comm, int rank, int ranks) {
     abort_during(comm, rank, ranks, [&](std::byte* data, cudaStream_t stream) {
@@ -212,7 +212,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, DeviceIslands,
                                            IslandSetup{"PairsOfProcesses", true, 4, "0-1,2-3", {{0, 1}, {2, 3}}}),
                          [](const auto& test) { return std::string(test.param.name); });
 
-/// A group that names a rank too many is refused by all, with the setting in the message.
+/// A setting that names a rank that does not exist is refused by all ranks, with the setting in the message.
 TEST(DeviceIslandsSetting, RanksMustExist) {
   if (gpus_in_a_child() == 0) GTEST_SKIP() << "no GPU here";
   const auto refused = [] {

@@ -1,4 +1,4 @@
-// Communicators come and go beside other work of the same GPU, and graphs run beside calls outside of them.
+// Communicators that are made and destroyed beside other work on the same GPU, and graphs beside calls outside of them.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t stuck_count = 1 << 20;
 
-/// A kernel that runs on this thread's device until this ends, but for 30 s at most.
+/// A kernel on this thread's current device that runs until the object is destroyed, but for 30 s at most.
 class OtherWork {
  public:
   OtherWork() {
@@ -39,14 +39,14 @@ class OtherWork {
   cudaStream_t stream_ = nullptr;
 };
 
-/// A part of `comm` with all of its ranks.
+/// Returns a new communicator of all ranks of `comm`.
 straitComm_t another(straitComm_t comm, int rank) {
   straitComm_t made = nullptr;
   STRAIT_EXPECT_OK(straitCommSplit(comm, 0, rank, &made, nullptr));
   return made;
 }
 
-/// To make, use and destroy a communicator waits for nothing else on the GPU.
+/// Making, using and destroying a communicator must wait for no other work on the GPU.
 void check_beside_other_work(straitComm_t comm, int rank, int ranks) {
   DeviceSide side(std::size_t{1} << 20);
   const OtherWork other;
@@ -63,7 +63,8 @@ void check_beside_other_work(straitComm_t comm, int rank, int ranks) {
   meet_on_host();
 }
 
-/// Of memory that ranks share, mapped by this process: each part of it once, however many ranks it has.
+/// Returns the bytes of shared staging memory that this process has mapped. A segment that several ranks of the process
+/// have mapped counts once.
 std::size_t staging_bytes() {
   std::map<std::string, std::size_t> parts;
   std::ifstream maps("/proc/self/maps");
@@ -79,8 +80,8 @@ std::size_t staging_bytes() {
   return bytes;
 }
 
-/// Nor does it to destroy the last one through host memory, beside one that has none: by STRAIT_P2P, that is one of
-/// this rank alone.
+/// Destroying the last communicator that uses host memory must not wait for other work either, while another
+/// communicator without host memory exists. STRAIT_P2P makes it one of this rank alone.
 void check_end_of_host_memory(straitComm_t comm, int rank, int /*ranks*/) {
   const char* transport = nullptr;
   STRAIT_EXPECT_OK(straitCommGetTransport(comm, &transport, nullptr));
@@ -107,7 +108,7 @@ void check_end_of_host_memory(straitComm_t comm, int rank, int /*ranks*/) {
   }
 }
 
-/// Three communicators together pin no more of the host than one may, and work.
+/// Three communicators together must pin no more host memory than one may, and work.
 void check_host_memory(straitComm_t comm, int rank, int ranks) {
   const char* transport = nullptr;
   STRAIT_EXPECT_OK(straitCommGetTransport(comm, &transport, nullptr));
@@ -117,7 +118,7 @@ void check_host_memory(straitComm_t comm, int rank, int ranks) {
   meet_on_host();
   const std::size_t pinned_bytes = staging_bytes();
   EXPECT_LE(pinned_bytes, std::size_t{128} << 20);
-  // Copies between GPUs that reach one another have a few words there.
+  // Copies between GPUs that reach one another keep only a few words in host memory.
   EXPECT_EQ(pinned_bytes > (std::size_t{1} << 20), is_staged);
   for (const std::size_t count : {std::size_t{1}, std::size_t{5000}, std::size_t{1'000'003}})
     for (straitComm_t each : {comm, more[0], more[1]}) {
@@ -130,7 +131,7 @@ void check_host_memory(straitComm_t comm, int rank, int ranks) {
   for (straitComm_t each : more) STRAIT_EXPECT_OK(straitCommDestroy(each));
 }
 
-/// Of two communicators that wait on one GPU for a rank that stays away, each is aborted and destroyed for itself.
+/// Two communicators on one GPU wait for a rank that stays away. Aborting and destroying one must not end the other.
 void check_aborts(straitComm_t comm, int rank, int /*ranks*/) {
   straitComm_t stuck[2] = {another(comm, rank), another(comm, rank)};
   cudaStream_t streams[2];
@@ -167,7 +168,7 @@ void check_aborts(straitComm_t comm, int rank, int /*ranks*/) {
   cudaFree(data);
 }
 
-/// A call of all ranks on a stream of its own, eagerly or as a graph, and its bits.
+/// A call of all ranks on its own stream, eagerly or as a graph, and the expected bits.
 class Mixed {
  public:
   Mixed(straitComm_t comm, int rank, int ranks, std::size_t count, std::int32_t salt)
@@ -208,7 +209,7 @@ class Mixed {
   void replay() { STRAIT_EXPECT_CUDA(cudaGraphLaunch(graph_, stream_)); }
   std::size_t wrong() const {
     std::vector<std::int32_t> got(count_);
-    // First: a copy that waits keeps ranks on the same GPU from launching what it waits for.
+    // First, because a copy that waits keeps ranks on the same GPU from launching what it waits for.
     STRAIT_EXPECT_CUDA(cudaStreamSynchronize(stream_));
     STRAIT_EXPECT_CUDA(cudaMemcpy(got.data(), output_, bytes(), cudaMemcpyDeviceToHost));
     std::size_t wrong = 0;
@@ -226,11 +227,11 @@ class Mixed {
   cudaGraphExec_t graph_ = nullptr;
 };
 
-/// Calls and two graphs of one communicator on three streams, of which the program orders none.
+/// Calls and two graphs of one communicator on three streams that the program does not order.
 void check_mixed(straitComm_t comm, int rank, int ranks) {
   for (const std::size_t count : {std::size_t{3000}, std::size_t{700'000}}) {
     Mixed eager(comm, rank, ranks, count, 3), graph(comm, rank, ranks, count, 7), more(comm, rank, ranks, count, 11);
-    meet_on_host();  // what uses the device as a whole may wait for kernels of ranks on the same GPU
+    meet_on_host();  // device-wide operations may wait for kernels of ranks that share the GPU
     graph.capture(3);
     more.capture(1);
     meet_on_host();
@@ -247,8 +248,8 @@ void check_mixed(straitComm_t comm, int rank, int ranks) {
   }
 }
 
-/// A program's error ends its capture: a call into that is refused and changes nothing, so that the next one is as good
-/// as ever.
+/// An error of the program invalidates its capture: a Strait call in it must be refused without side effects, so that
+/// later calls work.
 void check_spoiled_capture(straitComm_t comm, int rank, int ranks) {
   Mixed eager(comm, rank, ranks, 3000, 3);
   cudaStream_t stream = nullptr;
@@ -268,7 +269,7 @@ void check_spoiled_capture(straitComm_t comm, int rank, int ranks) {
   meet_on_host();
 }
 
-/// Communicators that are destroyed, or aborted with a call that waits, leave no memory of the GPU behind.
+/// Communicators that are destroyed, or aborted while a call waits, must leave no GPU memory allocated.
 void check_leaks(straitComm_t comm, int rank, int ranks) {
   DeviceSide side(std::size_t{1} << 20);
   const auto meet = [&] {
@@ -296,15 +297,15 @@ void check_leaks(straitComm_t comm, int rank, int ranks) {
         const straitResult_t called =
             straitAllReduce(side.send(), side.send(), 1000, straitFloat32, straitSum, made, side.stream());
         EXPECT_TRUE(called == straitSuccess || called == straitAborted)
-            << straitGetLastError(made);  // by who was first
+            << straitGetLastError(made);  // depends on which rank was first
       }
       if (aborts) STRAIT_EXPECT_OK(straitCommAbort(made));
       STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
       STRAIT_EXPECT_OK(straitCommDestroy(made));
     }
   };
-  // What is kept is there from then on: what the next one uses, and host memory until so much of it waits to be
-  // unpinned that it is, whose pages the GPU has tables of.
+  // The first turns allocate what is kept afterwards: memory that the next communicator reuses, and host memory that is
+  // unpinned only once enough of it has accumulated; pinned pages take GPU memory for page tables.
   come_and_go(24);
   const std::size_t before = free_bytes();
   come_and_go(12);
@@ -321,7 +322,7 @@ bool has_context(int device) {
   return is_active != 0;
 }
 
-/// A context takes half a GB of a GPU: a process has one where its ranks are, and nowhere else.
+/// A context takes half a GB of GPU memory: a process must have one only on the GPUs of its ranks.
 void check_contexts(straitComm_t comm, int rank, int ranks) {
   constexpr std::size_t bytes = 4096;
   void *memory = nullptr, *handle = nullptr;
@@ -339,7 +340,7 @@ void check_contexts(straitComm_t comm, int rank, int ranks) {
   STRAIT_EXPECT_OK(straitCommDestroy(half));
   STRAIT_EXPECT_OK(straitCommDeregister(comm, handle));
   STRAIT_EXPECT_OK(straitMemFree(memory));
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // for threads that look after the communicator
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // for threads that watch the communicator
   const bool are_threads = threads_to_meet != 0;
   for (int device = 0; device < gpu_count(); ++device) {
     const bool is_used = are_threads ? device < ranks : device == rank % gpu_count();

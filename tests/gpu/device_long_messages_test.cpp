@@ -1,4 +1,4 @@
-// Messages that go straight into memory which their receivers have registered, through the public interface.
+// Long messages that are written directly to memory that their receivers have registered, through the public interface.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -16,8 +16,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, DeviceLongMessages,
                                            Setup{true, 4}),
                          name_of);
 
-/// From rank to rank all around, into the first and the last of more than kernels are told of: into what they are not
-/// told of messages go as into memory that is not registered.
+/// Sends messages round a ring of ranks into the first and the last of more registrations than kernels are told of.
+/// Memory that kernels are not told of must be treated as if it were not registered.
 TEST_P(DeviceLongMessages, MoreThanKernelsAreToldOf) {
   run([](straitComm_t comm, int rank, int ranks) {
     const std::size_t bytes = std::size_t{ranks == 2 ? 256u : 32u} << 20;
@@ -25,7 +25,7 @@ TEST_P(DeviceLongMessages, MoreThanKernelsAreToldOf) {
     std::vector<std::byte*> memory(kernels::most_registered + 2);
     std::vector<std::unique_ptr<Registration>> registrations;
     for (std::byte*& each : memory) each = DeviceSide::allocate(bytes, true);
-    meet_on_host();  // what allocates may wait for kernels of ranks on the same GPU, and those for the one that does
+    meet_on_host();  // allocating may wait for kernels of ranks that share the GPU, and these for this rank
     for (std::byte* each : memory) registrations.push_back(std::make_unique<Registration>(comm, each, bytes));
     const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
     for (std::byte* const to : {memory.front(), memory.back()}) {
@@ -48,13 +48,14 @@ TEST_P(DeviceLongMessages, MoreThanKernelsAreToldOf) {
   });
 }
 
-/// A graph whose kernels are told of two may be launched when one is no longer registered, and freed.
+/// A graph whose kernels were told of two registrations can be launched after the one that it does not use has been
+/// undone and its memory freed.
 TEST_P(DeviceLongMessages, AGraphOutlivesWhatItDoesNotUse) {
   run([](straitComm_t comm, int rank, int ranks) {
     const std::size_t bytes = std::size_t{ranks == 2 ? 256u : 32u} << 20;
     DeviceSide side(bytes, true);
     std::byte* const other = DeviceSide::allocate(bytes, true);
-    meet_on_host();  // what allocates may wait for kernels of ranks on the same GPU, and those for the one that does
+    meet_on_host();  // allocating may wait for kernels of ranks that share the GPU, and these for this rank
     std::optional<Registration> of_other(std::in_place, comm, other, bytes);
     const Registration registration(comm, side.receive(), side.bytes());
     const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
@@ -82,10 +83,10 @@ TEST_P(DeviceLongMessages, AGraphOutlivesWhatItDoesNotUse) {
   });
 }
 
-/// From rank to rank all around, straight into what is registered: of all ranks, or of the even ones.
+/// Sends messages round a ring of ranks into memory that all ranks have registered, or only the even ones.
 TEST_P(DeviceLongMessages, LongMessages) {
   run([](straitComm_t comm, int rank, int ranks) {
-    const std::size_t bytes = (std::size_t{ranks == 2 ? 257u : 33u} << 20) + 17;  // straight, as registered ones
+    const std::size_t bytes = (std::size_t{ranks == 2 ? 257u : 33u} << 20) + 17;  // written directly
     const int turns = ranks == 2 ? 1 : 3;
     DeviceSide registered(bytes + 1, true), plain(bytes + 1);
     const Registration registration(comm, registered.receive(), registered.bytes());

@@ -1,4 +1,4 @@
-// What ranks measure when they make a communicator through host memory.
+// The rates that ranks measure when they make a communicator through host memory.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -17,7 +17,7 @@ using ::testing::Each;
 using ::testing::Ge;
 using ::testing::Le;
 
-/// By rank.
+/// Returns the values of all ranks, by rank.
 std::vector<double> everybodys(double own, straitComm_t comm, int rank, int ranks) {
   std::vector<double> all(static_cast<std::size_t>(ranks));
   const std::size_t bytes = all.size() * sizeof(double);
@@ -30,13 +30,13 @@ std::vector<double> everybodys(double own, straitComm_t comm, int rank, int rank
   return all;
 }
 
-/// No link of today gives more, and no machine with GPUs for tests less.
+/// Expects one rate on all ranks: no link of today gives more than 200 GB/s, and no test machine less than 1 GB/s.
 void check_rate(straitComm_t comm, int rank, int ranks) {
   const ExchangeRates rates = comm->comm->exchange_rates();
   EXPECT_THAT(everybodys(rates.measured_gbps, comm, rank, ranks),
               AllOf(Each(rates.measured_gbps), Each(Ge(1)), Each(Le(200))));
   EXPECT_THAT(everybodys(rates.gbps, comm, rank, ranks), Each(rates.gbps));
-  check_shapes(comm, rank, ranks);  // none of the zeros that were copied is taken for data
+  check_shapes(comm, rank, ranks);  // the zeros that the measurement copied must not be taken for data
 }
 
 void check_no_rate(straitComm_t comm, int /*rank*/, int /*ranks*/) {

@@ -1,4 +1,4 @@
-// Registered memory of GPU ranks, into which peers write in place, through the public interface.
+// Registered memory of GPU ranks, to which peers write directly, through the public interface.
 #include <gmock/gmock.h>
 
 #include <optional>
@@ -16,7 +16,8 @@ void check_case(DeviceSide& side, straitComm_t comm, int rank, int ranks, const 
   side.check(comm, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(ranks), c, mode);
 }
 
-/// Where GPUs are shared, or trade through host memory, nothing changes.
+/// Returns whether calls can write to registered outputs directly. They do not where ranks share GPUs or exchange data
+/// through host memory.
 bool goes_in_place(straitComm_t comm, int ranks) {
   const char* transport = nullptr;
   STRAIT_EXPECT_OK(straitCommGetTransport(comm, &transport, nullptr));
@@ -29,7 +30,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, DeviceRegistration,
                                            Setup{true, 4}),
                          name_of);
 
-/// Of calls that go into outputs, in a graph no kernel is left. Long broadcasts are passed on in several chunks.
+/// Checks calls of many shapes. Those that write to outputs directly must leave no kernel in a graph. Long broadcasts
+/// are passed on in several chunks.
 void check_shapes(straitComm_t comm, int rank, int ranks, const std::vector<Collective>& collectives,
                   std::uint32_t max_sms) {
   DeviceSide side((std::size_t{4} << 20) * static_cast<std::size_t>(ranks), true);
@@ -57,7 +59,8 @@ void check_shapes(straitComm_t comm, int rank, int ranks, const std::vector<Coll
         }
 }
 
-/// Small calls too; the others go as they always do. What is written over is saved in windows.
+/// Small calls use copy engines too. Collectives that cannot write directly work as always. Data that in-place
+/// calls overwrite is saved in windows first.
 TEST_P(DeviceRegistration, AllShapes) {
   setenv("STRAIT_COPY_ENGINE_BYTES", "1", 1);
   run([](straitComm_t comm, int rank, int ranks) {
@@ -69,14 +72,15 @@ TEST_P(DeviceRegistration, AllShapes) {
   unsetenv("STRAIT_COPY_ENGINE_BYTES");
 }
 
-/// Of a communicator that has no windows, by the options of calls.
+/// The communicator has no windows; the options of the calls ask for copy engines.
 TEST_P(DeviceRegistration, AllShapesWithoutWindows) {
   run([](straitComm_t comm, int rank, int ranks) {
     check_shapes(comm, rank, ranks, {Collective::all_gather, Collective::broadcast}, no_sms);
   });
 }
 
-/// Of few SMs by copy engines, of many by a kernel; and as ever once it is undone.
+/// With a limit of few SMs calls use copy engines, without a limit a kernel; and a kernel again once the registration
+/// is undone.
 TEST_P(DeviceRegistration, LargeCalls) {
   run([](straitComm_t comm, int rank, int ranks) {
     DeviceSide side(std::size_t{70} << 20, true);
@@ -94,7 +98,7 @@ TEST_P(DeviceRegistration, LargeCalls) {
           each.collective = collective;
           if (collective == Collective::broadcast) each.count *= static_cast<std::size_t>(ranks);
           check_case(side, comm, rank, ranks, each, Mode::graph);
-          // Processes that share a GPU have so few blocks that copy engines carry large calls.
+          // Processes that share a GPU have so few blocks that copy engines do large calls anyway.
           if (ranks <= gpu_count()) {
             EXPECT_EQ(side.kernels_in_graph() == 0, max_sms != 0 && has_outputs_alike && goes_in_place(comm, ranks))
                 << describe(each);
@@ -111,7 +115,8 @@ TEST_P(DeviceRegistration, LargeCalls) {
   });
 }
 
-/// Several at a time, of other lengths from rank to rank, and others after them.
+/// Several registrations at a time, whose lengths differ from rank to rank; then they are undone and replaced by
+/// others.
 TEST_P(DeviceRegistration, ComeAndGo) {
   setenv("STRAIT_COPY_ENGINE_BYTES", "1", 1);
   run([](straitComm_t comm, int rank, int ranks) {
@@ -133,7 +138,8 @@ TEST_P(DeviceRegistration, ComeAndGo) {
   unsetenv("STRAIT_COPY_ENGINE_BYTES");
 }
 
-/// Rank 0 has the output in both, the others in one of them: nobody could tell which one is meant.
+/// On rank 0 the output lies in both registrations, on the others in only one: ranks could not agree which one is
+/// meant.
 TEST_P(DeviceRegistration, OverlapsOnOneRankAlone) {
   setenv("STRAIT_COPY_ENGINE_BYTES", "1", 1);
   run([](straitComm_t comm, int rank, int ranks) {
@@ -149,7 +155,7 @@ TEST_P(DeviceRegistration, OverlapsOnOneRankAlone) {
   unsetenv("STRAIT_COPY_ENGINE_BYTES");
 }
 
-/// Of which each rank undoes another one.
+/// The same memory is registered twice, and ranks undo different ones of the two registrations.
 TEST_P(DeviceRegistration, TheSameMemoryTwice) {
   setenv("STRAIT_COPY_ENGINE_BYTES", "1", 1);
   run([](straitComm_t comm, int rank, int ranks) {
@@ -189,7 +195,7 @@ TEST_P(DeviceRegistration, OtherMemoryIsRefusedOnAllRanks) {
   });
 }
 
-/// Its addresses may be other memory's by now.
+/// Memory that is freed while registered must be noticed: its addresses may belong to other memory by now.
 TEST_P(DeviceRegistration, FreedMemoryIsNoticed) {
   setenv("STRAIT_COPY_ENGINE_BYTES", "1", 1);
   run([](straitComm_t comm, int /*rank*/, int ranks) {
@@ -208,7 +214,8 @@ TEST_P(DeviceRegistration, FreedMemoryIsNoticed) {
   unsetenv("STRAIT_COPY_ENGINE_BYTES");
 }
 
-/// Outputs at other places would be written where nobody looks: nothing is, and all ranks are told.
+/// Outputs at different offsets would be written at the wrong places: nothing may be written, and all ranks get an
+/// error.
 TEST_P(DeviceRegistration, OutputsAtOtherPlacesDoNotMeet) {
   setenv("STRAIT_COPY_ENGINE_BYTES", "1", 1);
   run([](straitComm_t all, int rank, int ranks) {
@@ -219,7 +226,7 @@ TEST_P(DeviceRegistration, OutputsAtOtherPlacesDoNotMeet) {
     straitComm_t comm = nullptr;
     STRAIT_EXPECT_OK(straitCommSplit(all, 0, rank, &comm, &config));
     DeviceSide side(1 << 20, true);
-    void* handle = nullptr;  // ends with the communicator
+    void* handle = nullptr;  // undone with the communicator
     STRAIT_EXPECT_OK(straitCommRegister(comm, side.receive(), side.bytes(), &handle));
     STRAIT_EXPECT_CUDA(cudaMemsetAsync(side.receive(), poison, side.bytes(), side.stream()));
     (void)straitAllGather(side.send(), side.receive() + (rank == 0 ? 0 : 256), 1000, straitInt8, comm, side.stream());
@@ -232,7 +239,8 @@ TEST_P(DeviceRegistration, OutputsAtOtherPlacesDoNotMeet) {
   unsetenv("STRAIT_COPY_ENGINE_BYTES");
 }
 
-/// Many chunks that are saved before a peer writes over them, through all slots of the scratch, again and again.
+/// Long in-place exchanges: many chunks are saved before a peer overwrites them, and reuse all scratch slots
+/// repeatedly.
 TEST_P(DeviceRegistration, LongExchangesInPlace) {
   setenv("STRAIT_COPY_ENGINE_BYTES", "1", 1);
   run([](straitComm_t comm, int rank, int ranks) {
@@ -252,7 +260,7 @@ TEST_P(DeviceRegistration, LongExchangesInPlace) {
   unsetenv("STRAIT_COPY_ENGINE_BYTES");
 }
 
-/// As programs that drive several GPUs expect of NCCL's memory.
+/// Programs that drive several GPUs expect this of memory from NCCL.
 TEST_P(DeviceRegistration, MemoryIsReachedByOtherGpusOfTheProcess) {
   run([](straitComm_t /*comm*/, int rank, int /*ranks*/) {
     if (rank != 0) return;

@@ -18,12 +18,12 @@
 #include "support/ranks.hpp"
 #include "support/reference.hpp"
 
-/// Ranks on GPUs, and their collectives, for tests.
+/// Ranks on GPUs and their collectives, for tests.
 namespace strait::testing {
 
-/// Of the thread; -1: none.
+/// The rank that this thread runs; -1: none.
 inline thread_local int rank_of_thread = -1;
-/// Says which calls of CUDA took long, and on which rank: where ranks share a GPU, one may hold up the others.
+/// Prints CUDA calls that took long, and on which rank: where ranks share a GPU, one may hold up the others.
 class SlowCall {
  public:
   explicit SlowCall(const char* what) : what_(what) {}
@@ -50,7 +50,7 @@ class SlowCall {
 inline constexpr std::size_t guard_bytes = 256;
 inline constexpr unsigned char poison = 0xa5;
 
-/// Of ranks that are threads; processes do not wait.
+/// A barrier on the host for ranks that are threads. For processes it does nothing.
 inline std::atomic<int> threads_to_meet = 0, threads_met = 0;
 inline void meet_on_host() {
   if (threads_to_meet == 0) return;
@@ -58,8 +58,8 @@ inline void meet_on_host() {
   while (threads_met < (turn + 1) * threads_to_meet) std::this_thread::yield();
 }
 
-/// What `record` gives to the stream. Ranks make theirs together, and lose them together: where they share a GPU,
-/// either may wait for kernels of others, which must be there then.
+/// A graph of what `record` enqueues on the stream. All ranks must create and destroy theirs at the same time: where
+/// they share a GPU, either may wait for kernels of other ranks, which must be able to finish then.
 class Graph {
  public:
   template <class Record>
@@ -73,7 +73,7 @@ class Graph {
     meet_on_host();
     STRAIT_EXPECT_CUDA(cudaGraphInstantiate(&ready_, graph, 0));
     STRAIT_EXPECT_CUDA(cudaGraphDestroy(graph));
-    // Else its first launch does so, for which the driver may wait for kernels of ranks on the same GPU.
+    // Otherwise the first launch uploads it, for which the driver may wait for kernels of ranks on the same GPU.
     if (!nodes.empty()) STRAIT_EXPECT_CUDA(cudaGraphUpload(ready_, stream));
     STRAIT_EXPECT_CUDA(cudaStreamSynchronize(stream));
     meet_on_host();
@@ -96,7 +96,7 @@ class Graph {
     if (count != 0) STRAIT_EXPECT_CUDA(cudaGraphGetNodes(graph, nodes.data(), &count));
     return nodes;
   }
-  /// By the driver: the runtime does not know the type of every node.
+  /// Uses the driver API, because the runtime does not know the type of every node.
   static bool is_kernel(cudaGraphNode_t node) {
     static const auto type_of = reinterpret_cast<decltype(&cuGraphNodeGetType)>(
         ::dlsym(::dlopen("libcuda.so.1", RTLD_LAZY), "cuGraphNodeGetType"));
@@ -109,15 +109,15 @@ class Graph {
   int kernels_ = 0;
 };
 
-/// How a case is called: on the stream, or recorded into a graph that is then launched twice.
+/// How a case is run: directly on the stream, or captured in a graph that is then launched twice.
 enum class Mode { eager, graph };
 
-/// One rank's device, stream and buffers, used again from case to case. All ranks make theirs together, and lose them
-/// together: cudaMalloc() and cudaFree() may wait for kernels of ranks on the same GPU, and keep these from launching
-/// meanwhile what such a kernel waits for.
+/// One rank's device, stream and buffers, reused from case to case. All ranks must create and destroy theirs at the
+/// same time: cudaMalloc() and cudaFree() may wait for kernels of ranks on the same GPU, and meanwhile keep those ranks
+/// from launching what such a kernel waits for.
 class DeviceSide {
  public:
-  /// `shared`: buffers that can be registered.
+  /// `shared`: allocate buffers that can be registered.
   explicit DeviceSide(std::size_t buffer_bytes, bool shared = false)
       : bytes_(buffer_bytes + 2 * guard_bytes), shared_(shared) {
     STRAIT_EXPECT_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
@@ -198,11 +198,11 @@ class DeviceSide {
   std::byte* send() const { return send_; }
   std::byte* receive() const { return receive_; }
   std::size_t bytes() const { return bytes_; }
-  /// Of the last call that was captured.
+  /// Returns the number of kernels in the graph of the last captured call.
   int kernels_in_graph() const { return kernels_in_graph_; }
 
  private:
-  /// Of all ranks, a thread each: they take longer than the call.
+  /// Returns the inputs of all ranks. Uses a thread for each, because generating them takes longer than the call.
   static std::vector<Bytes> random_inputs(const CollectiveCase& c, std::uint32_t ranks) {
     std::vector<Bytes> inputs(ranks);
     std::vector<std::jthread> makers;
@@ -210,7 +210,7 @@ class DeviceSide {
     for (std::jthread& maker : makers) maker.join();
     return inputs;
   }
-  /// The result is the reference's, the input is as it was, and nothing else was written.
+  /// Expects the reference's result, an unchanged input, and nothing else written.
   void expect_contents(const CollectiveCase& c, std::uint32_t rank, std::uint32_t ranks,
                        const std::vector<Bytes>& inputs, std::ptrdiff_t input_offset, std::ptrdiff_t output_offset,
                        const Bytes& expected) {
@@ -234,7 +234,7 @@ class DeviceSide {
     EXPECT_EQ(first_written(sent_), bytes_) << describe(c) << " wrote beside its input, rank " << rank;
     EXPECT_EQ(first_written(received_), bytes_) << describe(c) << " wrote beside its output, rank " << rank;
   }
-  /// The first byte that is no poison any more; its size: none.
+  /// Returns the offset of the first byte that is no longer poison; the size of `memory` if there is none.
   static std::size_t first_written(const Bytes& memory) {
     const bool is_poison = memory[0] == std::byte{poison} &&
                            std::memcmp(memory.data(), memory.data() + 1, memory.size() - 1) == 0;  // far faster
@@ -249,8 +249,8 @@ class DeviceSide {
   cudaStream_t stream_ = nullptr;
   std::byte* send_ = nullptr;
   std::byte* receive_ = nullptr;
-  std::byte* scalar_ = nullptr;  ///< of a premul_sum that reads it when it runs
-  Bytes sent_, received_;        ///< the buffers as they were found, kept because fresh memory takes longer than a case
+  std::byte* scalar_ = nullptr;  ///< scalar of a premul_sum that reads it when it runs
+  Bytes sent_, received_;  ///< host copies of the buffers; kept, because allocating them would take longer than a case
 };
 
 inline int gpu_count() {
@@ -259,8 +259,8 @@ inline int gpu_count() {
   return devices;
 }
 
-/// Ranks share GPUs where there are fewer: threads with so few blocks each that all run at the same time, processes in
-/// turns.
+/// Joins a rank, runs `body` and leaves. Where there are fewer GPUs than ranks they share GPUs: threads use so few
+/// blocks that all ranks run at the same time; processes are time-sliced.
 inline void join_on_device(const straitUniqueId& id, int rank, int ranks, const RankBody& body,
                            straitWireFormat_t wire = straitWireDefault) {
   const int gpus = gpu_count();
@@ -296,13 +296,13 @@ inline void run_on_devices(bool as_processes, int ranks, const RankBody& body,
     threads.emplace_back([&, rank] { join_on_device(id, rank, ranks, body, wire); });
 }
 
-/// A process that has used CUDA must not fork ranks that will: the count is asked in a child.
+/// Returns the number of GPUs, asked for in a child: a process that has used CUDA must not fork ranks that will use it.
 inline int gpus_in_a_child() {
   const int status = wait_for(fork_rank([] { _exit(gpu_count()); }), 60000);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 }
 
-/// Whether ranks take turns of milliseconds on a GPU, so that a call takes several.
+/// Returns whether ranks are time-sliced on a GPU in turns of milliseconds, so that one call takes several turns.
 inline bool takes_turns(int ranks) { return threads_to_meet == 0 && gpu_count() < ranks; }
 
 struct Setup {
@@ -312,7 +312,7 @@ struct Setup {
     return out << setup.ranks << (setup.as_processes ? " processes" : " threads");
   }
 };
-/// Ranks as threads or processes.
+/// A test whose ranks are threads or processes.
 class DeviceRanks : public ::testing::TestWithParam<Setup> {
  protected:
   void SetUp() override {
@@ -323,9 +323,9 @@ class DeviceRanks : public ::testing::TestWithParam<Setup> {
   void TearDown() override { unsetenv("STRAIT_SHARE_GPUS"); }
   void run(const RankBody& body, straitWireFormat_t wire = straitWireDefault) {
     if (GetParam().as_processes) return run_on_devices(true, GetParam().ranks, body, wire);
-    // In a child too, so that later tests may fork.
+    // In a child as well, so that this process never uses CUDA and later tests may fork.
     const auto as_threads = [&] {
-      // Streams that share a hardware queue wait for one another: where ranks share a GPU, for ever.
+      // Streams that share a hardware queue wait for one another; where ranks share a GPU, that would deadlock.
       if (GetParam().ranks > gpus_) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
       threads_to_meet = GetParam().ranks;
       run_on_devices(false, GetParam().ranks, body, wire);

@@ -1,4 +1,4 @@
-// What a communicator of GPUs tells threads of, and leaves them as: through the public interface.
+// How a communicator of GPUs reports completion to threads and in which state it leaves them, by the public interface.
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -9,7 +9,7 @@
 namespace strait::testing {
 namespace {
 
-/// What a stream is given next does not begin before let_go().
+/// Blocks a stream: what is enqueued next does not begin before let_go().
 class Hold {
  public:
   explicit Hold(cudaStream_t stream) {
@@ -30,7 +30,7 @@ void expect_done(straitComm_t comm, bool expected) {
   EXPECT_EQ(done, expected ? 1 : 0);
 }
 
-/// What `enqueue` gives to the stream is not done while it waits there, and then is.
+/// Expects that what `enqueue` puts on the stream is not done while the stream is blocked, and is afterwards.
 void expect_done_when_let_go(straitComm_t comm, cudaStream_t stream, const std::function<void()>& enqueue) {
   expect_done(comm, true);
   Hold hold(stream);
@@ -50,7 +50,7 @@ void check_query(straitComm_t comm, int /*rank*/, int /*ranks*/) {
   expect_done_when_let_go(comm, side.stream(), [&] { all_reduce(comm, side); });
 }
 
-/// A graph that is only captured is nothing to wait for.
+/// A graph that was only captured is nothing to wait for.
 void check_query_of_graphs(straitComm_t comm, int rank, int ranks) {
   DeviceSide side(4096);
   cudaGraph_t graph = nullptr;
@@ -68,7 +68,8 @@ void check_query_of_graphs(straitComm_t comm, int rank, int ranks) {
   STRAIT_EXPECT_CUDA(cudaGraphDestroy(graph));
 }
 
-/// A thread has the device selected that it had before a call; one that is Strait's alone, the one that a call needed.
+/// After a call a thread has the same device selected as before. A thread that belongs to Strait (straitAdoptThread())
+/// keeps the device that the call needed.
 void check_devices_of_threads(straitComm_t comm, int rank, int /*ranks*/) {
   if (gpu_count() < 2) GTEST_SKIP() << "there is no other GPU to select";
   const int own = rank % gpu_count(), other = (rank + 1) % gpu_count();

@@ -1,4 +1,4 @@
-// Protocol formats between GPU ranks, through the public interface, bit by bit.
+// Wire formats between GPU ranks through the public interface, compared bit by bit.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -43,13 +43,13 @@ void check_bits(straitComm_t comm, int rank, int ranks) {
         }
 }
 
-/// More than scratch holds at a time.
+/// Calls that need more scratch memory than there is, and so run in several turns.
 void check_turns(straitComm_t comm, int rank, int ranks) {
   DeviceSide side(std::size_t{64} << 20);
   CollectiveCase c;
   c.type = DataType::bfloat16;
   c.wire = WireFormat::int8;
-  c.count = 26'000'003;  // a turn of an all-reduce takes 24 million elements
+  c.count = 26'000'003;  // a turn of an all-reduce has up to 24 million elements
   c.in_place = true;
   check_case(side, comm, rank, ranks, c, Mode::eager);
   c.collective = Collective::all_to_all;
@@ -57,8 +57,8 @@ void check_turns(straitComm_t comm, int rank, int ranks) {
   check_case(side, comm, rank, ranks, c, Mode::graph);
 }
 
-/// Calls with and without a format, on either side of the sizes at which they change their ways, and as graphs: with
-/// CPU threads that add up some of them, these follow those that kernels add up.
+/// Calls with and without a format, of sizes on both sides of the limits between algorithms, and as graphs. Where CPU
+/// threads add up some of them, these follow calls that kernels add up.
 void check_turn_about(straitComm_t comm, int rank, int ranks) {
   DeviceSide side(std::size_t{8} << 20);
   constexpr WireFormat wires[] = {WireFormat::off, WireFormat::int8, WireFormat::fp8, WireFormat::int4};
@@ -75,13 +75,14 @@ void check_turn_about(straitComm_t comm, int rank, int ranks) {
   }
 }
 
-/// Of the communicator: calls say nothing, the first one is captured, and what can have no format stays exact.
+/// The communicator sets the format: calls do not name it, the first call is captured, and calls that cannot have a
+/// format stay exact.
 void check_configured(straitComm_t comm, int rank, int ranks) {
   DeviceSide side(std::size_t{1} << 20);
   const std::size_t count = 10'001;
   CollectiveCase c;
   c.count = count;
-  c.wire = WireFormat::int8;  // that the communicator has; the options of the call name it, too
+  c.wire = WireFormat::int8;  // the communicator's; the options of the call name it, too
   check_case(side, comm, rank, ranks, c, Mode::graph);
   c.wire = WireFormat::off;
   c.op = ReduceOp::max;
@@ -95,7 +96,7 @@ void check_configured(straitComm_t comm, int rank, int ranks) {
     for (std::size_t i = 0; i < count; ++i)
       inputs[r][i] = static_cast<float>(static_cast<std::int32_t>(mix(i + 1'000'000 * r))) * 0x1p-24F;
   float* data = nullptr;
-  meet_on_host();  // as what frees, what allocates waits for kernels of ranks on the same GPU
+  meet_on_host();  // allocating, like freeing, may wait for kernels of ranks that share the GPU
   STRAIT_EXPECT_CUDA(cudaMalloc(&data, count * sizeof(float)));
   STRAIT_EXPECT_CUDA(cudaMemcpyAsync(data, inputs[static_cast<std::size_t>(rank)].data(), count * sizeof(float),
                                      cudaMemcpyHostToDevice, side.stream()));
@@ -113,7 +114,7 @@ void check_configured(straitComm_t comm, int rank, int ranks) {
   cudaFree(data);
 }
 
-/// Nor can the default stream be used beside one.
+/// The default stream cannot be used during a capture, either.
 void check_default_stream_beside_capture(straitComm_t comm, const CollectiveCase& c) {
   cudaStream_t blocking = nullptr;
   cudaGraph_t graph = nullptr;
@@ -129,7 +130,7 @@ void check_default_stream_beside_capture(straitComm_t comm, const CollectiveCase
   meet_on_host();
 }
 
-/// Memory for a format cannot be had within a capture. The refusal does no harm.
+/// Memory for a format cannot be allocated during a capture. The call must be refused without side effects.
 void check_capture_first(straitComm_t comm, int rank, int ranks) {
   DeviceSide side(std::size_t{1} << 20);
   CollectiveCase c;
@@ -149,7 +150,7 @@ void check_capture_first(straitComm_t comm, int rank, int ranks) {
   check_case(side, comm, rank, ranks, c, Mode::graph);
 }
 
-/// Ranks of different formats exchange as many bytes: they must not take one another's.
+/// Calls in different formats send equally many bytes: a rank must not decode another format's bytes.
 void check_mismatch(straitComm_t comm, int rank, int ranks) {
   if (ranks == 1) return;
   const DeviceSide side(0);
@@ -161,7 +162,7 @@ void check_mismatch(straitComm_t comm, int rank, int ranks) {
   c.count = 1000;
   c.wire = rank == 0 ? WireFormat::int8 : WireFormat::fp8;
   straitResult_t result =
-      call_with_options(c, data, data, straitSum, comm, side.stream());  // tells a rank that comes late
+      call_with_options(c, data, data, straitSum, comm, side.stream());  // returns the error to a rank that is late
   STRAIT_EXPECT_CUDA(cudaStreamSynchronize(side.stream()));
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   while (result == straitSuccess && std::chrono::steady_clock::now() < deadline)
@@ -177,7 +178,7 @@ TEST_P(DeviceWire, Bits) { run(check_bits, straitWireFp8); }
 TEST_P(DeviceWire, BitsOfManyTurns) { run(check_turns, straitWireInt8); }
 TEST_P(DeviceWire, BitsOfCallsTurnAbout) { run(check_turn_about); }
 TEST_P(DeviceWire, IsOfTheCommunicator) {
-  setenv("STRAIT_WIRE_BYTES", "16K", 1);  // by itself from where on it pays
+  setenv("STRAIT_WIRE_BYTES", "16K", 1);  // the default is the size from which on the format pays
   run(check_configured, straitWireInt8);
   unsetenv("STRAIT_WIRE_BYTES");
 }

@@ -9,10 +9,10 @@
 #include "gpu/device_side.hpp"
 #include "support/random_data.hpp"
 
-/// Messages of ranks on GPUs with one another, for tests.
+/// Messages between ranks on GPUs, for tests.
 namespace strait::testing {
 
-/// What a rank has been sent by all ranks, and sends to them: a message from each to each.
+/// One rank's send and receive buffers, with one message from every rank to every rank.
 class Mail {
  public:
   enum class Length { brief, much, mixed };
@@ -28,7 +28,7 @@ class Mail {
   Mail(const Mail&) = delete;
   Mail& operator=(const Mail&) = delete;
 
-  /// New letters in the outbox, and nothing in the inbox.
+  /// Fills the send buffer with new messages and clears the receive buffer.
   void prepare(Length length, std::uint64_t seed) {
     length_ = length;
     seed_ = seed;
@@ -47,7 +47,7 @@ class Mail {
   void receive(int peer) const {
     STRAIT_EXPECT_OK(straitRecv(receive_ + place_of(peer), bytes_of(peer, rank_), straitUint8, peer, comm_, stream_));
   }
-  /// With these peers, as one group.
+  /// Sends to and receives from these peers, in one group.
   void post(const Peers& with) const {
     STRAIT_EXPECT_OK(straitGroupStart());
     for (int peer = 0; peer < ranks_; ++peer) {
@@ -57,7 +57,7 @@ class Mail {
     }
     STRAIT_EXPECT_OK(straitGroupEnd());
   }
-  /// From these peers, and nothing else.
+  /// Expects the messages of these peers, and nothing else, in the receive buffer.
   void expect_received(const Peers& from) const {
     Bytes expected(bytes(), std::byte{poison}), got(bytes());
     for (int peer = 0; peer < ranks_; ++peer) {
@@ -73,7 +73,7 @@ class Mail {
  private:
   static constexpr std::size_t brief_bytes = std::size_t{24} << 10, much_bytes = std::size_t{2} << 20;
   std::size_t bytes() const { return place_of(ranks_); }
-  /// At any address.
+  /// Returns the offset of a peer's message; it may have any alignment.
   static std::size_t place_of(int peer) { return static_cast<std::size_t>(peer) * (much_bytes + guard_bytes + 3); }
   std::uint64_t bits_of(int from, int to) const { return mix(seed_ * 1000 + static_cast<unsigned>(from * 20 + to)); }
   std::size_t bytes_of(int from, int to) const {
@@ -93,7 +93,8 @@ class Mail {
   std::uint64_t seed_ = 0;
 };
 
-/// Groups back to back, each with those peers; a graph of them is launched twice.
+/// Posts groups back to back, each with its peers, and checks what is received. In graph mode the graph is launched
+/// twice.
 inline void check_mail(const std::vector<std::pair<Mail*, Mail::Peers>>& groups, cudaStream_t stream, Mode mode,
                        Mail::Length length, std::uint64_t seed) {
   const auto prepare = [&](std::uint64_t contents) {
@@ -119,7 +120,8 @@ inline void check_mail(const std::vector<std::pair<Mail*, Mail::Peers>>& groups,
   }
 }
 
-/// With the ranks that are near, those that are far, both, and itself; two groups back to back, eagerly and as a graph.
+/// Exchanges messages with the near ranks, with the far ones, with the far ones and itself, and with all; two groups
+/// back to back, eagerly and as a graph.
 inline void check_mail_of_each_kind(straitComm_t comm, int rank, int ranks, const Mail::Peers& is_near) {
   DeviceSide side(16);
   Mail first(comm, rank, ranks, side.stream()), second(comm, rank, ranks, side.stream());
@@ -136,8 +138,8 @@ inline void check_mail_of_each_kind(straitComm_t comm, int rank, int ranks, cons
   meet_on_host();
 }
 
-/// Messages round circles of three. The first one of each posts a group, which begins with a receive; the others go one
-/// by one, and take first what they are sent.
+/// Sends messages round circles of three ranks. The first rank of each circle posts a group that begins with its
+/// receive; the other two post their calls one by one and receive before they send.
 inline void check_circles(straitComm_t comm, int rank, int ranks, const std::vector<std::array<int, 3>>& circles) {
   DeviceSide side(16);
   Mail mail(comm, rank, ranks, side.stream());

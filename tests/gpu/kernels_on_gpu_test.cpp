@@ -1,4 +1,4 @@
-// What GPUs have to have for the kernels that communicators load.
+// What the kernels that communicators load require of GPUs.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 namespace strait::kernels {
 namespace {
 
-/// A kernel that needs more local memory than a context has from the start is launched only when all else on the GPU
-/// has ended, which may wait for it.
+/// A kernel that needs more local memory than a context has initially is launched only when all other work on the GPU
+/// has ended. That would be a deadlock if such work waits for the kernel.
 TEST(Kernels, NeedNoMoreLocalMemoryThanAContextHas) {
   int devices = 0;
   if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) GTEST_SKIP() << "needs a GPU, here is none";

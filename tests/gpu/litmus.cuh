@@ -6,59 +6,60 @@
 #include "kernels/lane.cuh"
 #include "kernels/receive.cuh"
 
-/// Litmus tests of what the kernels' protocols ask of the memory system, with the kernels' own primitives, policies and
-/// functions. One block writes slots, another one, mostly on another GPU, reads them: what it takes must be of the very
-/// use that it waited for, neither older (data later than its flag) nor newer (overwritten before it was read).
+/// Litmus tests of what the kernels' protocols require of the memory system, with the kernels' own primitives, policies
+/// and functions. One block writes slots; another block, mostly on another GPU, reads them. What it takes must belong
+/// to exactly the use of the slot that it waited for: neither older (data later than its flag) nor newer (overwritten
+/// before it was read).
 namespace strait::testing {
 
 using kernels::Granule;
 
-/// What is left out or turned round, to see whether the test would notice.
+/// What a control leaves out or reorders, to see whether the test would notice.
 enum class Weakness : std::uint8_t {
   none,
-  no_fence,     ///< between the data and the flag of a bulk slot
+  no_fence,     ///< no fence between the data and the flag of a bulk slot
   no_acquire,   ///< the flag of a bulk slot is read by a relaxed load
-  split,        ///< a line or a packet is written by two stores, the flag by the second
-  flag_first,   ///< the flag, a pause, and then the data
-  return_first  ///< a bulk slot is given back, a pause, and then it is read
+  split,        ///< lines and packets are written by two stores instead of one
+  flag_first,   ///< the flag is written first, then after a pause the data
+  return_first  ///< a bulk slot is given back first, and after a pause it is read
 };
 
-/// What was seen. In device memory, one of a GPU.
+/// What the blocks of one GPU have seen. In that GPU's memory.
 struct Tally {
-  unsigned long long checked;      ///< granules
-  unsigned long long stale;        ///< older than the flag that came with them
-  unsigned long long overwritten;  ///< newer
-  unsigned long long torn;         ///< neither: of no use at all
+  unsigned long long checked;      ///< granules compared
+  unsigned long long stale;        ///< granules older than the flag that came with them
+  unsigned long long overwritten;  ///< granules newer than that flag
+  unsigned long long torn;         ///< granules of no single use
   unsigned long long stuck;        ///< blocks that gave up waiting
   unsigned long long apart_ns;     ///< how long the kernel waited for those of other GPUs to begin
 };
 
-/// Slots from a writer to a reader, at addresses that both use.
+/// The slots from one writing GPU to one reading GPU, at addresses that both use.
 struct Channel {
   std::byte* slots;         ///< [lane][depth]
-  std::uint64_t* flags;     ///< [lane][depth], of bulk slots
-  std::uint64_t* returned;  ///< [lane]: slots given back
+  std::uint64_t* flags;     ///< [lane][depth], for bulk slots
+  std::uint64_t* returned;  ///< [lane]: number of slots given back
 };
 
-/// The argument of the kernels. Blocks [0, lanes) write, as many more read.
+/// The argument of the kernels. Blocks [0, lanes) write, and as many more read.
 struct Traffic {
-  kernels::Ring ring;  ///< its mailbox, times and slot sizes; arenas are not used
+  kernels::Ring ring;  ///< its mailbox, times and slot sizes are used; arenas are not
   Channel out, in;
   Tally* tally;
-  std::uint64_t* begun;  ///< in the host's memory: of each GPU, whether its kernel runs
+  std::uint64_t* begun;  ///< in host memory: for each GPU, whether its kernel has begun
   std::uint32_t gpus;
   std::uint32_t gpu;
   std::uint32_t lanes;
-  std::uint32_t depth;         ///< slots of a lane, a power of two
-  std::uint32_t pieces;        ///< of a slot, a power of two, at most batch_size a warp
+  std::uint32_t depth;         ///< slots per lane, a power of two
+  std::uint32_t pieces;        ///< pieces per slot: a power of two, at most batch_size per warp
   std::uint32_t rounds;        ///< uses of each lane
-  std::uint32_t stride;        ///< odd: which warp has which piece
-  std::uint32_t pause_cycles;  ///< a pause takes less
+  std::uint32_t stride;        ///< odd: spreads the pieces over the warps
+  std::uint32_t pause_cycles;  ///< upper bound of the random pauses
   std::uint32_t seed;
-  bool wipes;  ///< zeros are written to each slot by other threads than those that fill it next
+  bool wipes;  ///< each slot is zeroed first, by threads other than those that fill it
 };
 
-constexpr std::uint32_t control_pause_cycles = 20'000;  ///< ten times as long as a store travels
+constexpr std::uint32_t control_pause_cycles = 20'000;  ///< ten times as long as a store takes to arrive
 constexpr std::uint16_t call_hash = 0x5a5b;
 
 __device__ __forceinline__ std::uint32_t mixed(std::uint32_t x) {
@@ -71,7 +72,7 @@ __device__ __forceinline__ void pause(std::uint32_t cycles) {
   const auto begin = clock64();
   while (clock64() - begin < cycles) continue;
 }
-/// Now and then, by each warp for itself.
+/// Pauses at random, independently in each warp.
 __device__ __forceinline__ void perhaps_pause(const Traffic& traffic, std::uint32_t round) {
   if (traffic.pause_cycles == 0) return;
   const std::uint32_t who = blockIdx.x << 8 | threadIdx.x / kernels::warp_threads;
@@ -79,7 +80,7 @@ __device__ __forceinline__ void perhaps_pause(const Traffic& traffic, std::uint3
   if (random % 4 == 0) pause((random >> 2) % traffic.pause_cycles);
 }
 
-/// By all threads of a kernel at its start: how long others wait for it is nothing that the test is about.
+/// Waits until the kernels of all GPUs have begun; called by all threads. How long that takes is not part of the test.
 __device__ __forceinline__ void meet(const Traffic& traffic) {
   constexpr std::uint64_t most_ns = 60'000'000'000;
   if (threadIdx.x == 0) {
@@ -92,17 +93,17 @@ __device__ __forceinline__ void meet(const Traffic& traffic) {
   __syncthreads();
 }
 
-/// What a granule holds in a use of its slot: the use, and a hash of it and of the place.
+/// Returns the value of a granule in a use of its slot: the use's number, and a hash of that and of the place.
 __device__ __forceinline__ Granule datum(std::uint32_t round, std::uint32_t lane, std::uint32_t slot_offset) {
   const std::uint32_t hash = mixed(round * 0x9e3779b9u ^ lane << 24 ^ slot_offset);
   const std::uint64_t low = std::uint64_t{round} << 32 | hash;
   return {low, ~low};
 }
 
-/// Whether both words of a granule are data: of a line's last, one is.
+/// Returns whether both words of a granule are data; in the last granule of a line only one is.
 __device__ __forceinline__ bool has_high_word(const kernels::Place& place) { return place.valid > 8; }
 
-/// This thread's place in the piece that is its warp's `b`-th of a round.
+/// Returns this thread's place in the piece that is its warp's `b`-th of a round.
 template <class P>
 __device__ __forceinline__ kernels::Place place_of(const Traffic& traffic, std::uint32_t round, std::uint32_t b) {
   const std::uint32_t number = threadIdx.x / kernels::warp_threads + b * (blockDim.x / kernels::warp_threads);
@@ -128,7 +129,7 @@ __device__ __forceinline__ kernels::Incoming incoming(const Traffic& traffic, st
           0};
 }
 
-/// Two stores instead of one.
+/// Writes a granule by two stores instead of one.
 template <class P>
 __device__ __forceinline__ void send_split(std::byte* to, const Granule& value) {
   if constexpr (P::protocol == kernels::Protocol::packets) {
@@ -142,7 +143,7 @@ __device__ __forceinline__ void send_split(std::byte* to, const Granule& value) 
   }
 }
 
-/// Fills this thread's part of a slot with the data of use `of`.
+/// Fills this thread's part of a slot, in round `round`, with the data of use `of`.
 template <class P, Weakness weakness>
 __device__ __forceinline__ void fill(const Traffic& traffic, const kernels::Outgoing& chunk, std::uint32_t lane,
                                      std::uint32_t round, std::uint32_t of) {
@@ -159,12 +160,12 @@ __device__ __forceinline__ void fill(const Traffic& traffic, const kernels::Outg
   }
 }
 
-/// By all threads of a block.
+/// Counts a block that gives up. Called by all of its threads.
 __device__ __forceinline__ void give_up(const Traffic& traffic) {
   if (threadIdx.x == 0) atomicAdd(&traffic.tally->stuck, 1ull);
 }
 
-/// Waits, as Lane::next_slot does, but for a depth of choice.
+/// Waits for a free slot, as Lane::next_slot does, but with a configurable depth. Returns false if it gave up.
 __device__ __forceinline__ bool await_room(const Traffic& traffic, std::uint32_t lane, std::uint32_t round,
                                            std::uint64_t& returned) {
   kernels::PollMonitor monitor;
@@ -204,11 +205,11 @@ __device__ void write_slots(const Traffic& traffic, std::uint32_t lane) {
   }
 }
 
-/// Compares what was taken in a round.
+/// Compares a granule taken in a round with what it must be, and counts it in `mine`.
 template <class P>
 __device__ __forceinline__ void examine(const Granule& got, const kernels::Place& place, std::uint32_t lane,
                                         std::uint32_t round, Tally& mine) {
-  if (place.valid == 0) return;  // it carries what others of its packets have to compare
+  if (place.valid == 0) return;  // it carries upper words of the other packets, which compare those themselves
   const Granule expected = datum(round, lane, place.slot_offset);
   ++mine.checked;
   const bool low_differs = got.low != expected.low;
@@ -239,8 +240,8 @@ __device__ __forceinline__ bool await_flag(const Traffic& traffic, const kernels
   return true;
 }
 
-/// Stores what was loaded, as kernels do before they come to the barrier: what bears no flag to be compared may be on
-/// its way until then.
+/// Stores what was loaded, as kernels do before the barrier: a load whose value no flag comparison depends on may be
+/// outstanding until then.
 __device__ __forceinline__ void keep(const Granule (&values)[kernels::batch_size]) {
   __shared__ std::uint64_t kept[kernels::max_threads];
   volatile std::uint64_t& own = kept[threadIdx.x];
@@ -277,8 +278,8 @@ __device__ void read_slots(const Traffic& traffic, std::uint32_t lane) {
     if (weakness != Weakness::return_first && threadIdx.x == 0) {
       kernels::store_word(traffic.in.returned + lane, round + 1);
     }
-    // Only now is the data looked at, so that nothing but the barrier, and flags or keep(), orders the loads before the
-    // slot's return.
+    // The data is examined only now, so that nothing except the barrier, and the flags or keep(), orders the loads
+    // before the return of the slot.
 #pragma unroll
     for (std::uint32_t b = 0; b < kernels::batch_size; ++b)
       if (places[b].active) examine<P>(values[b], places[b], lane, round, mine);
@@ -287,7 +288,7 @@ __device__ void read_slots(const Traffic& traffic, std::uint32_t lane) {
   add(*traffic.tally, mine);
 }
 
-/// Message passing in slots that are given back.
+/// Message passing through slots that are given back.
 template <class P, Weakness weakness>
 __global__ void __launch_bounds__(kernels::max_threads, 1) pass_messages(const __grid_constant__ Traffic traffic) {
   meet(traffic);
@@ -297,7 +298,7 @@ __global__ void __launch_bounds__(kernels::max_threads, 1) pass_messages(const _
     read_slots<P, weakness>(traffic, blockIdx.x - traffic.lanes);
 }
 
-/// The use that a granule's flag names, of the line or the packet; false: none yet.
+/// Gets the use that the flag of a granule's line or packet names. Returns false if it has none yet.
 template <class P>
 __device__ __forceinline__ bool flagged_round(const Granule& got, std::uint32_t& round) {
   if constexpr (P::protocol == kernels::Protocol::lines) {
@@ -311,21 +312,22 @@ __device__ __forceinline__ bool flagged_round(const Granule& got, std::uint32_t&
   }
 }
 
-/// A line that is loaded at any moment must hold no datum older than its flag; a packet, exactly its flag's.
+/// Examines a line or packet that was loaded at an arbitrary moment: a line must hold no datum older than its flag, a
+/// packet exactly the data of its flag.
 template <class P>
 __device__ __forceinline__ void examine_whole(const Granule& got, const kernels::Place& place, std::uint32_t lane,
                                               std::uint32_t round, Tally& mine) {
   if constexpr (P::protocol == kernels::Protocol::lines) return examine<P>(P::unpacked(got), place, lane, round, mine);
   ++mine.checked;
   const Granule own = datum(round, lane, place.slot_offset);
-  const std::uint64_t rest = own.high >> 32;  // the same of all granules of a use
+  const std::uint64_t rest = own.high >> 32;  // the same for all granules of a use
   const std::uint64_t low = place.valid != 0 ? own.low : rest | rest << 32;
   const std::uint64_t high = place.valid != 0 ? own.high & 0xffffffffu : rest;
   if (got.low != low || (got.high & 0xffffffffu) != high) ++mine.torn;
 }
 
-/// Stores to the same places again and again, whether or not anybody has read them, and a reader that looks all the
-/// time: lines and packets must be whole whenever they are looked at. Of lines, `overwritten` is no violation here.
+/// The writer stores to the same places again and again, whether or not they have been read, and the reader polls them
+/// all the time: lines and packets must be whole whenever they are read. For lines, `overwritten` is no violation here.
 template <class P, Weakness weakness>
 __global__ void __launch_bounds__(kernels::max_threads, 1) watch_stores(const __grid_constant__ Traffic traffic) {
   meet(traffic);
@@ -344,7 +346,7 @@ __global__ void __launch_bounds__(kernels::max_threads, 1) watch_stores(const __
   const std::uint32_t lane = blockIdx.x - traffic.lanes;
   const kernels::Place place = place_of<P>(traffic, 0, 0);
   const std::byte* const from = incoming<P>(traffic, lane, 0).slot + place.slot_offset;
-  if (!place.active) return;  // whole warps
+  if (!place.active) return;  // whole warps return
   Tally mine{};
   kernels::PollMonitor monitor;
   std::uint32_t last = ~0u;
@@ -354,7 +356,7 @@ __global__ void __launch_bounds__(kernels::max_threads, 1) watch_stores(const __
     const bool has_come = flagged_round<P>(got, round);
     if (has_come && round != last) {
       last = round;
-      monitor = {};  // where host memory is read as often as it is written, all may take seconds
+      monitor = {};  // host memory may be so slow to poll that all rounds take seconds: the deadline is for one round
       examine_whole<P>(got, place, lane, round, mine);
     }
     gives_up = __any_sync(0xffffffffu, monitor.must_give_up(traffic.ring, 0, lane, false)) != 0;

@@ -4,7 +4,7 @@
 
 #include "kernels/protocol.cuh"
 
-/// What passes between a kernel and the host through a Mailbox (kernels/launch.hpp). One thread.
+/// What a kernel of one thread and the host exchange through a Mailbox (kernels/launch.hpp).
 namespace strait::testing {
 
 using kernels::Mailbox;
@@ -14,7 +14,7 @@ __device__ __forceinline__ volatile T& shared_word(T& word) {
   return *static_cast<volatile T*>(&word);
 }
 
-/// Waits until the host has written `value` to the abort word. False: for longer than ten seconds.
+/// Waits until the host has written `value` to the abort word. Returns false after ten seconds.
 __device__ __forceinline__ bool await_abort_word(Mailbox& mailbox, std::uint32_t value) {
   constexpr std::uint64_t limit_ns = 10'000'000'000;
   const std::uint64_t began_ns = kernels::device_now_ns();
@@ -25,7 +25,8 @@ __device__ __forceinline__ bool await_abort_word(Mailbox& mailbox, std::uint32_t
 
 enum class Telling : std::uint8_t { as_poll_monitor_does, without_fence, event_first };
 
-/// Answers each new value of the abort word with the words of an event, in the order in which PollMonitor writes them.
+/// Answers each new value of the abort word with the words of an event, written in the order that `telling` says; the
+/// first is that of PollMonitor.
 template <Telling telling>
 __global__ void answer(Mailbox* mailbox, std::uint32_t rounds) {
   for (std::uint32_t round = 1; round <= rounds; ++round) {
@@ -44,7 +45,8 @@ __global__ void answer(Mailbox* mailbox, std::uint32_t rounds) {
   }
 }
 
-/// Waits for what never comes, until the host raises the abort word; again once it has been lowered, and says so.
+/// Waits for something that never comes until the host raises the abort word; reports when the word has been lowered,
+/// and starts again.
 __global__ void wait_in_vain(const __grid_constant__ kernels::Ring ring, std::uint32_t rounds) {
   for (std::uint32_t round = 0; round < rounds; ++round) {
     kernels::PollMonitor monitor;

@@ -1,4 +1,5 @@
-// The words of a Mailbox between a kernel and the host: the abort word is seen, and an event comes after what it tells.
+// The words of a Mailbox between a kernel and the host: the abort word is seen, and an event arrives after the words
+// that describe it.
 #include "gpu/litmus_mailbox.cuh"
 
 #include <atomic>
@@ -30,9 +31,9 @@ class LitmusMailbox : public ::testing::Test {
   }
 
   Mailbox& mailbox() { return *memory_.back().as<Mailbox>(); }
-  /// As the attendant of a rank reads and writes it.
+  /// Writes the abort word, as the attendant thread of a rank does.
   void raise(std::uint32_t value) { std::atomic_ref(mailbox().abort) = value; }
-  /// False: it did not come within two seconds.
+  /// Waits for an event. Returns false if it did not come within two seconds.
   bool await(Event event) {
     const std::atomic_ref word(mailbox().event);
     const auto began = Clock::now();
@@ -41,7 +42,7 @@ class LitmusMailbox : public ::testing::Test {
     return true;
   }
 
-  /// How many of `rounds` events came before what they tell of. Ends at one that did not come at all.
+  /// Returns how many of `rounds` events arrived before the words that describe them. Stops at one that did not arrive.
   std::uint32_t early_events(void (*kernel)(Mailbox*, std::uint32_t), std::uint32_t rounds, const char* what) {
     memory_.back().clear();
     const auto began = Clock::now();
@@ -95,7 +96,7 @@ TEST_F(LitmusMailbox, WaitingKernelsSeeTheAbortWord) {
     ASSERT_EQ(mailbox().lane, round);
     ASSERT_EQ(mailbox().sends, round % 2);
     raise(0);
-    ASSERT_TRUE(await(Event::none)) << "round " << round;  // else it might not see that it was lowered
+    ASSERT_TRUE(await(Event::none)) << "round " << round;  // otherwise it might not see that the word was lowered
   }
   LITMUS_CUDA(cudaStreamSynchronize(stream_));
   std::printf("[  litmus  ] %-34s %9u times, after %.0f us at most\n", "aborted waits", rounds, longest_us);

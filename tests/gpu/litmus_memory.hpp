@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-/// Where the slots of a litmus test lie, and which GPUs write and read them.
+/// The memory of a litmus test's slots, and which GPUs write and read them.
 namespace strait::testing {
 
 #define LITMUS_CUDA(call)                                                                    \
@@ -17,7 +17,8 @@ namespace strait::testing {
     ASSERT_EQ(cuda_result, cudaSuccess) << #call << ": " << cudaGetErrorString(cuda_result); \
   } while (false)
 
-/// Who writes to whom: two GPUs each to the other, both at once; or blocks of one GPU to others of it.
+/// Writers and readers: two GPUs that write to each other at the same time, or blocks of one GPU that write to others
+/// of it. The slots are in the reader's memory or in host memory.
 enum class Where { peers, peers_through_host, one_gpu, one_gpu_through_host };
 constexpr bool has_peers(Where where) { return where == Where::peers || where == Where::peers_through_host; }
 constexpr bool is_host(Where where) {
@@ -32,7 +33,7 @@ inline std::string name_of(const ::testing::TestParamInfo<Where>& test) {
 class LitmusMemory {
  public:
   LitmusMemory() = default;
-  /// `device` < 0: of the host.
+  /// `device` < 0: host memory.
   LitmusMemory(int device, std::size_t size_bytes) : device_(device), size_bytes_(size_bytes) {
     if (device_ < 0) {
       EXPECT_EQ(cudaHostAlloc(&data_, size_bytes, cudaHostAllocPortable | cudaHostAllocMapped), cudaSuccess);
@@ -74,7 +75,7 @@ class LitmusMemory {
   void* data_ = nullptr;
 };
 
-/// One way from a writer to a reader.
+/// The slots and flags of one direction, from a writing GPU to a reading GPU.
 struct LitmusWay {
   int writer, reader;
   LitmusMemory slots, flags, returned;
@@ -85,10 +86,10 @@ inline bool reaches(int device, int peer) {
   if (cudaDeviceCanAccessPeer(&can, device, peer) != cudaSuccess || can == 0) return false;
   cudaSetDevice(device);
   const cudaError_t enabled = cudaDeviceEnablePeerAccess(peer, 0);
-  cudaGetLastError();  // enabled already, by an earlier test
+  cudaGetLastError();  // clears the error if it was enabled already, by an earlier test
   return enabled == cudaSuccess || enabled == cudaErrorPeerAccessAlreadyEnabled;
 }
-/// As check_nvlink() (src/device/device_links.cpp): atomics work across NVLink only.
+/// As check_nvlink() (src/device/device_links.cpp): native atomics work across NVLink only.
 inline bool has_nvlink(int device, int peer) {
   int atomics = 0;
   return cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, device, peer) == cudaSuccess &&

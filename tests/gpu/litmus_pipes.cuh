@@ -3,19 +3,19 @@
 #include "gpu/litmus.cuh"
 #include "kernels/async_copy.cuh"
 
-/// What pipes (kernels/piped.cuh) ask of memory: asynchronous copies fill slots and read them, other warps publish them
-/// and give them back, these without a fence.
+/// What pipes (kernels/piped.cuh) require of memory: asynchronous copies fill slots and read them, while other warps
+/// publish the slots, and give them back without a fence.
 namespace strait::testing {
 
-/// Of a block: data of two rounds, in turn.
+/// The shared memory of a block: stages for the data of two rounds, which alternate.
 struct LitmusPipe {
   static constexpr std::uint32_t stage_bytes = 32 * kernels::piece_bytes;
   alignas(128) std::byte stages[2][stage_bytes];
   kernels::Barrier landed;
-  std::uint32_t done;  ///< rounds whose data is where it belongs
+  std::uint32_t done;  ///< number of rounds whose copy has completed
 };
 
-inline constexpr std::uint32_t teller = kernels::warp_threads;  ///< a thread of a warp that copies nothing
+inline constexpr std::uint32_t teller = kernels::warp_threads;  ///< publishes or returns slots; its warp copies nothing
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
@@ -23,7 +23,7 @@ __device__ __forceinline__ void await_progress(const std::uint32_t& done, std::u
   while (kernels::load_progress(done) < rounds) kernels::pause();
 }
 
-/// Sender and FlagPublisher.
+/// Does what the kernels' Sender and FlagPublisher do.
 template <Weakness weakness>
 __device__ void write_by_pipe(const Traffic& traffic, std::uint32_t lane, LitmusPipe& pipe) {
   kernels::PollMonitor monitor;
@@ -57,7 +57,7 @@ __device__ void write_by_pipe(const Traffic& traffic, std::uint32_t lane, Litmus
   }
 }
 
-/// Receiver and Returner.
+/// Does what the kernels' Receiver and Returner do.
 template <Weakness weakness>
 __device__ void read_by_pipe(const Traffic& traffic, std::uint32_t lane, LitmusPipe& pipe) {
   Tally mine{};
@@ -93,8 +93,8 @@ __device__ void read_by_pipe(const Traffic& traffic, std::uint32_t lane, LitmusP
 
 #endif
 
-/// pass_messages() of bulk slots, by pipes; for GPUs from compute capability 9.0 on. A block has a warp that copies and
-/// one that tells.
+/// pass_messages() for bulk slots, by pipes; for compute capability 9.0 and later. In a block, one warp copies and one
+/// publishes or returns slots.
 template <Weakness weakness>
 __global__ void __launch_bounds__(kernels::max_threads, 1) pass_by_pipes(const __grid_constant__ Traffic traffic) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900

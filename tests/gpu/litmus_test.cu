@@ -1,4 +1,4 @@
-// Whether the memory of real GPUs does what the kernels' protocols ask of it (docs/proofs.md).
+// Whether the memory of real GPUs does what the kernels' protocols require of it (docs/proofs.md).
 #include "gpu/litmus.cuh"
 
 #include <chrono>
@@ -19,7 +19,7 @@ using kernels::Protocol;
 struct Shape {
   std::uint32_t lanes, threads, pieces, depth, stride, pause_cycles, rounds;
 };
-/// 1.1 million uses of slots in all.
+/// 1.1 million slot uses in all.
 constexpr Shape passing_shapes[] = {{1, 32, 1, 1, 1, 0, 100'000},
                                     {4, 64, 4, 1, 3, 1000, 50'000},
                                     {16, 512, 16, 4, 5, 0, 25'000},
@@ -27,12 +27,12 @@ constexpr Shape passing_shapes[] = {{1, 32, 1, 1, 1, 0, 100'000},
                                     {8, 256, 32, 4, 11, 20'000, 10'000}};
 constexpr Shape watching_shapes[] = {
     {1, 32, 1, 1, 1, 0, 400'000}, {8, 128, 4, 1, 1, 500, 100'000}, {16, 512, 16, 1, 1, 0, 40'000}};
-/// Reader and writer in step, with nothing else on the way: a control that must fail does so soon.
+/// Reader and writer in step, with no other traffic: a control that must fail does so soon.
 constexpr Shape control_shapes[] = {{4, 64, 4, 1, 1, 0, 2000}};
-/// The same, for long, for controls that may well pass.
+/// The same for longer, for controls that may well pass.
 constexpr Shape long_control_shapes[] = {{4, 64, 4, 1, 3, 1000, 20'000}, {16, 512, 16, 4, 5, 0, 10'000}};
 
-/// Of two warps and more: 1.1 million uses of slots.
+/// Shapes of at least two warps: 1.1 million slot uses in all.
 constexpr Shape piped_shapes[] = {{1, 64, 1, 1, 1, 0, 100'000},
                                   {4, 64, 4, 1, 1, 1000, 50'000},
                                   {16, 512, 16, 4, 1, 0, 25'000},
@@ -40,7 +40,7 @@ constexpr Shape piped_shapes[] = {{1, 64, 1, 1, 1, 0, 100'000},
                                   {8, 256, 32, 4, 1, 20'000, 10'000}};
 constexpr Shape piped_long_control_shapes[] = {{4, 64, 4, 1, 1, 1000, 20'000}, {16, 512, 16, 4, 1, 0, 10'000}};
 
-/// The sum of all that ran, and what there was of it.
+/// The sums over all shapes that ran.
 struct Outcome {
   Tally tally{};
   unsigned long long uses = 0;
@@ -76,7 +76,8 @@ class Litmus : public ::testing::TestWithParam<Where> {
     for (cudaStream_t stream : streams_) cudaStreamDestroy(stream);
   }
 
-  /// Runs the kernel in each shape on all GPUs of the test at the same time. Ends at a shape that got stuck.
+  /// Runs the kernel in each shape on all GPUs of the test at the same time. Stops after a shape in which a block got
+  /// stuck.
   template <std::size_t shapes>
   Outcome run(Kernel kernel, Protocol protocol, const Shape (&all)[shapes], bool wipes = false,
               std::uint64_t timeout_ms = 5000) {
@@ -90,7 +91,7 @@ class Litmus : public ::testing::TestWithParam<Where> {
     return outcome;
   }
 
-  /// Prints and keeps what was seen.
+  /// Prints what was seen.
   void report(const std::string& what, const Outcome& outcome) {
     const Tally& t = outcome.tally;
     std::printf(
@@ -128,7 +129,7 @@ class Litmus : public ::testing::TestWithParam<Where> {
     begun.clear();
     for (const LitmusWay& way : ways_)
       for (const LitmusMemory* memory : {&way.slots, &way.flags, &way.returned}) memory->clear();
-    // A kernel that loads at its first launch would wait for one that waits for it.
+    // Load the kernel now: loading at the first launch would wait for a kernel that waits for this one.
     std::uint32_t lanes = shape.lanes;
     for (std::size_t gpu = 0; gpu < ways_.size(); ++gpu) {
       cudaFuncAttributes attributes;
@@ -207,7 +208,8 @@ bool have_async_copies(int devices) {
   if (!lines_arrive_whole()) \
   GTEST_SKIP() << "lines are not used here: no more than 8 bytes are sure to arrive whole over PCIe"
 
-// A reader that sees the flag of a line sees its data, and has read it before the writer hears that it may go on.
+// A reader that sees the flag of a line sees its data, and has read it before the writer learns that it may overwrite
+// it.
 TEST_P(Litmus, Lines) {
   SKIP_WITHOUT_LINES();
   expect_none("lines", run(pass_messages<Lines, Weakness::none>, Protocol::lines, passing_shapes));
@@ -223,23 +225,25 @@ TEST_P(Litmus, PacketsAreWholeAtAnyTime) {
   expect_none("packets, watched", run(watch_stores<Packets, Weakness::none>, Protocol::packets, watching_shapes),
               false);
 }
-// A slot that other threads of the block have wiped before a barrier holds what was written after it. If zeros came
-// later than a packet, its reader would wait for ever.
+// A slot that other threads of the block have zeroed before a barrier must hold what was written after it. If zeros
+// arrived later than a packet, its reader would wait for ever.
 TEST_P(Litmus, WipedPackets) {
   expect_none("packets in wiped slots",
               run(pass_messages<Packets, Weakness::none>, Protocol::packets, passing_shapes, true));
 }
-// Data of many threads, a barrier, the fence of one, its flag; an acquire, a barrier, reads of many threads.
+// The writer: data of many threads, a barrier, a fence by one thread, its flag. The reader: an acquire, a barrier,
+// reads by many threads.
 TEST_P(Litmus, Bulk) { expect_none("bulk", run(pass_messages<Bulk, Weakness::none>, Protocol::bulk, passing_shapes)); }
 
-// Asynchronous copies, the fence of another warp, its flag; an acquire, asynchronous copies: these see those. Slots are
-// given back by another warp without a fence: what has been read does not see the next use.
+// The writer: asynchronous copies, a fence by another warp, its flag. The reader: an acquire, then asynchronous copies,
+// which must see the writer's. Slots are given back by another warp without a fence: what has been read must not see
+// the next use.
 TEST_P(Litmus, Pipes) {
   SKIP_WITHOUT_PIPES();
   expect_none("pipes", run(pass_by_pipes<Weakness::none>, Protocol::bulk, piped_shapes));
 }
 
-// Wrong in a way that shows on any machine: the tests above would notice.
+// Wrong in a way that shows on any machine, which proves that the tests above would notice.
 TEST_P(Litmus, ControlFlagFirst) {
   if (lines_arrive_whole()) {
     expect_some("lines, flag first (control)",
@@ -268,7 +272,7 @@ TEST_P(Litmus, ControlsOfPipes) {
   report("pipes without the acquire (control)",
          run(pass_by_pipes<Weakness::no_acquire>, Protocol::bulk, piped_long_control_shapes, false, 500));
 }
-// Without what the protocols rest on: how often this machine makes something of it. None is sure to.
+// Protocols without something that they rely on: reports how often it shows on this machine. None is sure to fail.
 TEST_P(Litmus, ControlsThatMayHold) {
   report("bulk without the fence (control)",
          run(pass_messages<Bulk, Weakness::no_fence>, Protocol::bulk, long_control_shapes, false, 500));

@@ -4,7 +4,7 @@
 
 namespace strait::testing {
 
-/// Of one rank, until it ends.
+/// One rank's registration of memory, undone by the destructor.
 class Registration {
  public:
   Registration(straitComm_t comm, void* memory, std::size_t bytes) : comm_(comm) {

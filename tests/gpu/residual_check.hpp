@@ -9,8 +9,8 @@
 
 namespace strait::testing {
 
-/// What the format lost of all-reduces of so many floats is left in the residual, as the host's encoder leaves it. For
-/// ranks whose own elements cross.
+/// Checks that an all-reduce of `count` floats leaves in the residual what the format lost, as the host's encoder does.
+/// For communicators in which each rank's own elements are encoded.
 inline void check_residual(straitComm_t comm, int rank, int ranks, std::size_t count) {
   const DeviceSide side(0);
   CollectiveCase c;

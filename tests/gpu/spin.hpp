@@ -6,7 +6,7 @@
 
 namespace strait::testing {
 
-/// Launches a kernel that runs until `*stop`, in pinned host memory, is not 0; or for `most_ms`.
+/// Launches a kernel that runs until `*stop`, in pinned host memory, is not 0, but for `most_ms` at most.
 cudaError_t launch_spin(const std::uint32_t* stop, std::uint32_t most_ms, cudaStream_t stream);
 
 }  // namespace strait::testing

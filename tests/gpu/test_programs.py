@@ -1,9 +1,9 @@
-"""PyTorch's and JAX's programs of examples/ train on the drop-in as they do on the NCCL that they bring along.
+"""The PyTorch and JAX programs in examples/ must train with the drop-in as with the NCCL that is bundled with them.
 
     test_programs.py STRAIT LIBNCCL pytorch|jax
 
-They check themselves what the collectives give. Here: that Strait serves them, that losses are those of NCCL within 1e-3 of
-their value, and that two runs on Strait have the same bits.
+The programs themselves check the results of collectives. This checks that Strait serves them, that losses are within
+1e-3 of the value of NCCL's, and that two runs with Strait have the same bits.
 """
 import importlib.util
 import json
@@ -36,12 +36,12 @@ def count_gpus():
 
 
 def losses(program, folder, serves):
-    """`serves`: Strait does."""
+    """Runs the program and returns its losses. `serves`: with Strait, otherwise with NCCL."""
     path = pathlib.Path(folder, "losses.json")
     command = [sys.executable, *program, "--json", str(path)]
     if serves:
         command = [STRAIT, "run", "--library", LIBRARY, "--", *command]
-    # XLA chooses kernels by how long they take, unless they shall give the same bits each time.
+    # XLA chooses kernels by measured time, unless it is told that each run must give the same bits.
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "0,1", "XLA_FLAGS": "--xla_gpu_deterministic_ops=true"}
     ran = subprocess.run(command, env=environment, timeout=300, stderr=subprocess.PIPE, text=True)
     assert ran.returncode == 0, ran.stderr

@@ -1,4 +1,4 @@
-"""PyTorch's DDP trains with the hook of examples/pytorch on two GPUs, and its gradients do go that way.
+"""PyTorch's DDP must train with the hook of examples/pytorch on two GPUs, and its gradients must really use the hook.
 
     test_wire_hook_training.py LIBRARY_FOLDER
 

@@ -1,4 +1,4 @@
-// The wire formats have the same bits on GPUs as on the host.
+// Encoding and decoding in the wire formats give the same bits on GPUs as on the host.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -26,7 +26,7 @@ DeviceBytes on_gpu(const void* data, std::size_t size_bytes) {
   return DeviceBytes(static_cast<std::byte*>(pointer));
 }
 
-/// Blocks of every magnitude from subnormals on, of zeros, and with infinities and NaN.
+/// Returns blocks of every magnitude from subnormals on, of zeros, and with infinities and NaN.
 std::vector<float> varied_values() {
   std::vector<float> values;
   for (std::uint32_t exponent = 0; exponent < 256; ++exponent)

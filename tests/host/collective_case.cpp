@@ -33,8 +33,8 @@ struct Buffer {
   std::size_t size;
 };
 
-/// One element that is not finite makes its block NaN, and sums of large ones do: random data would be all NaN on the
-/// wire. Two blocks of three get numbers of moderate size.
+/// Reduces most values to a moderate size. One element that is not finite makes its wire format block NaN, and so do
+/// sums of large elements: random data would be all NaN in a wire format. Two blocks of three get moderate numbers.
 void moderate(Bytes& elements, DataType type, std::uint64_t seed) {
   std::vector<float> values = to_floats(type, elements);
   for (std::size_t i = 0; i < values.size(); ++i)

@@ -1,4 +1,4 @@
-// Every collective, type, operation and shape of buffer, through the public interface, against the reference.
+// Every collective, type, operation and shape of buffer through the public interface, compared with the reference.
 #include "host/collective_case.hpp"
 #include "support/ranks.hpp"
 
@@ -9,7 +9,7 @@ constexpr Collective collectives[] = {Collective::all_reduce, Collective::all_ga
                                       Collective::all_to_all, Collective::broadcast,  Collective::reduce,
                                       Collective::gather,     Collective::scatter};
 
-/// Sizes and shapes, in one type: what can go wrong with slices, tails and addresses.
+/// Checks sizes and shapes in one type: errors with slices, tails and addresses.
 void check_shapes(straitComm_t comm, int rank, int ranks) {
   std::uint64_t seed = 1;
   for (Collective collective : collectives)
@@ -26,7 +26,7 @@ void check_shapes(straitComm_t comm, int rank, int ranks) {
       }
 }
 
-/// Types and operations, at a size of several slices and a tail.
+/// Checks all types and operations, with counts of several slices and a tail.
 void check_arithmetic(straitComm_t comm, int rank, int ranks) {
   std::uint64_t seed = 1000;
   for (Collective collective : {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce})

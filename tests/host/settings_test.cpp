@@ -1,4 +1,4 @@
-// What ranks know of the machine and what users ask for: the choice is one and the same on all ranks.
+// Ranks may know different things of the machine and have different settings; all must make the same choice.
 #include <filesystem>
 #include <fstream>
 
@@ -22,7 +22,7 @@ class Settings : public ::testing::Test {
   std::string path(const std::string& name) const { return folder_ / name; }
   void write(const std::string& name, const std::string& text) const { std::ofstream(path(name)) << text; }
 
-  /// All ranks sum; each first sets what is its own.
+  /// Expects right sums on all ranks, each of which first runs `prepare`.
   static void expect_right_sums(const std::function<void(int rank)>& prepare) {
     RankProcesses processes(ranks, [&](int rank, const straitUniqueId& id, Report& report) {
       prepare(rank);
@@ -40,7 +40,7 @@ class Settings : public ::testing::Test {
       std::filesystem::temp_directory_path() / ("strait_settings_" + std::to_string(getpid()));
 };
 
-/// Machines on which the clock takes different algorithms.
+/// Returns the rates that `rank` assumes: with them, the clock would choose different algorithms on different ranks.
 HostRates rates_of(int rank) {
   HostRates rates;
   if (rank == 1) rates.step_us = rates.latency_us = 500;

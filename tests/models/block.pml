@@ -1,7 +1,7 @@
-// The threads of a block: one looks after the peer (finds slots, gives back), another one publishes in bulk, all write
-// and read their part of a slot, and barriers stand between. A block that only sends and one that only takes, of two threads each, three
-// rounds, two slots. Whoever gives up must take the whole block with it: a thread that leaves alone leaves the others
-// at a barrier.
+// The threads of a block: one handles the peer (finds slots, gives them back), another one publishes flags in bulk, all
+// write and read their part of a slot, and barriers separate these steps. One block only sends and one only takes; each
+// has two threads. Three rounds, two slots. If a thread gives up, the whole block must: a thread that leaves alone
+// leaves the others waiting at a barrier.
 // variants: BULK LINES
 // mutants: NO_BARRIER_AFTER_WAITING=assertion NO_BARRIER_BEFORE_PUBLISHING=assertion
 // mutants: NO_BARRIER_BEFORE_GIVING_BACK=assertion NO_ABORT=deadlock LEAVES_ALONE_WHEN_IT_WAITS=deadlock
@@ -22,11 +22,12 @@ byte late = 2;  // the block whose deadline has passed
 #define flag_place(use) (DEPTH * THREADS + slot_of(use))
 #define datum_of(round, thread) (1 + (round) * THREADS + (thread))
 
-// A barrier of a block's threads, which also tells all whether one of them has said no (__syncthreads_or).
+// A barrier of a block's threads that also tells all of them whether any of them votes for giving up
+// (__syncthreads_or).
 byte arrived[2];
 bit phase[2], says_no[2], one_said_no[2];
-bit failed[2];  // shared memory of the block: the thread that looks after the peer has given up
-byte read[DEPTH];  // parts of a slot
+bit failed[2];  // shared memory of the block: the thread that handles the peer has given up
+byte read[DEPTH];  // number of parts of a slot that have been read
 
 inline barrier(block) {
   d_step {
@@ -79,7 +80,7 @@ waited:
     :: me == 0 -> sent[0]++
     :: else ->
 #ifdef BULK
-       arrive_all(0, PLACES);  // this thread's fence covers what the barrier has shown it
+       arrive_all(0, PLACES);  // this thread's fence also covers the stores that the barrier has made visible to it
        printf("sender: publishes round %d\n", round);
        store(flag_place(round), 0, flag_of(round, 0))
 #else
@@ -150,7 +151,7 @@ voted:
 done:
 }
 
-// No block gives up, or one does, at any time, and its host tells the other.
+// Either no block gives up, or one does at any time and its host tells the other.
 proctype Host() {
   if
   :: skip

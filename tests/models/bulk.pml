@@ -1,5 +1,5 @@
-// Bulk: a slot is nothing but data; then a fence and one flag. One writer, which runs ahead, and two readers of the
-// same slots, as through host memory (Cast::multi). With one reader it is the ring between two GPUs.
+// Bulk: a slot holds only data, and is followed by a fence and one flag. One writer, which runs ahead, and two readers
+// of the same slots, as through host memory (Cast::multi). With one reader it is the ring between two GPUs.
 // mutants: NO_FENCE=assertion NO_ACQUIRE=assertion NO_CREDIT=assertion ONE_RETURN_IS_ENOUGH=assertion
 // mutants: FLAG_WITHOUT_USE=assertion FLAG_WITHOUT_CALL=assertion GIVE_BACK_BEFORE_READING=assertion
 // mutants: NO_GIVE_BACK_AT_START=deadlock NO_ABORT=deadlock
@@ -19,7 +19,7 @@
 #define flag_place(use) (DEPTH * GRANULES + slot_of(use))
 #define OF_ANOTHER_CALL 128
 
-byte other_call = CALLS;  // which of the writer's calls is not the readers'
+byte other_call = CALLS;  // the writer's call that differs from the readers'
 
 proctype Writer() {
   byte call, round, granule;
@@ -64,7 +64,7 @@ proctype Reader(byte me) {
 #endif
     for (round : 0 .. rounds_of(call) - 1) {
 #ifdef NO_ACQUIRE
-      read_slot(me);  // the loads are done before the flag is seen
+      read_slot(me);  // the loads happen before the flag is seen
 #endif
       take(flag_place(taken[me]), flag_of(taken[me], 0), nothing);
 #ifdef GIVE_BACK_BEFORE_READING
@@ -81,14 +81,14 @@ proctype Reader(byte me) {
       atomic { taken[me]++; finished[me]++ }
       if
       :: round + 1 < rounds_of(call) -> give_back(me)
-      :: else -> skip  // the next launch does
+      :: else -> skip  // the next launch does it
       fi
     }
   }
 gave_up:
 }
 
-// Something fails at any time, or never. Where the calls differ, who compares them raises the abort word.
+// A failure may happen at any time, or never. If the calls differ, the comparison on the host raises the abort word.
 proctype Host() {
   if
   :: aborted = 1

@@ -20,20 +20,20 @@ from pathlib import Path
 from shutil import which
 from typing import NamedTuple
 
-SKIPPED = 77  # to CTest: not run
+SKIPPED = 77  # tells CTest that the test was not run
 MEMORY_MB = 2048
-SECONDS = 120  # of a program
+SECONDS = 120  # limit for each program
 DEPTH = 1_000_000
 HOLDS = "holds"
-ERRORS = {"assertion violated": "assertion", "invalid end state": "deadlock"}  # in the verifier's words and in ours
+ERRORS = {"assertion violated": "assertion", "invalid end state": "deadlock"}  # by the verifier's message
 
 
 class Wrong(Exception):
-    """What makes the check fail, in words."""
+    """Says in words why the check fails."""
 
 
 class Run(NamedTuple):
-    """A model with some macros defined, and what is to come of it."""
+    """A model with some macros defined, and the expected outcome."""
     macros: list
     expected: str
 
@@ -45,7 +45,7 @@ class Run(NamedTuple):
 
 
 def runs_of(text):
-    """What the head of a model asks for."""
+    """Returns the runs that the head of a model asks for."""
     def words(key):
         return [word for line in re.findall(rf"^// {key}:(.*)$", text, re.MULTILINE) for word in line.split()]
 
@@ -63,7 +63,7 @@ def runs_of(text):
 
 
 def outcome(report):
-    """HOLDS or the error, from what the verifier printed."""
+    """Returns HOLDS or the error, according to the verifier's output."""
     errors = re.search(r"errors: (\d+)", report)
     if not errors:
         raise Wrong("the verifier did not come to its end:\n" + report)
@@ -91,15 +91,15 @@ def output_of(words, folder):
 
 def make(words, folder):
     status, output = output_of(words, folder)
-    # spin goes on after errors, with a model that nobody wrote.
+    # After an error spin continues with a model that differs from what was written.
     if status != 0 or "Error:" in output:
         raise Wrong(f"{' '.join(words)} failed:\n{output}")
 
 
 def verify(model, run, folder):
-    """What the verifier prints. Where it finds an error, it leaves a trail in `folder`."""
+    """Runs the verifier and returns its output. If it finds an error, it leaves a trail in `folder`."""
     make(["spin", *run.options(), "-a", str(model)], folder)
-    # -O2 gains less time than it takes; mutants end so soon that any optimisation does.
+    # -O2 costs more time than it gains; for mutants, which end soon, so does any optimisation.
     speed = "-O1" if run.expected == HOLDS else "-O0"
     make(["gcc", speed, "-w", "-DSAFETY", "-DVECTORSZ=2048", f"-DMEMLIM={MEMORY_MB}", "-o", "pan", "pan.c"], folder)
     return output_of(["./pan", f"-m{DEPTH}", "-w20"], folder)[1]
@@ -110,7 +110,7 @@ def steps_to_error(model, run, folder):
 
 
 def check(model):
-    """A line for each run. Raises Wrong."""
+    """Returns a line for each run. Raises Wrong if the outcome of one is not as expected."""
     lines = []
     for run in runs_of(model.read_text(encoding="utf-8")):
         with tempfile.TemporaryDirectory() as folder:
@@ -125,7 +125,7 @@ def check(model):
 
 
 def show(model, mutant):
-    """The steps to a mutant's error."""
+    """Returns the steps to a mutant's error."""
     for run in runs_of(model.read_text(encoding="utf-8")):
         if run.macros and run.macros[-1] == mutant and run.expected != HOLDS:
             with tempfile.TemporaryDirectory() as folder:
@@ -135,7 +135,7 @@ def show(model, mutant):
 
 
 def lacking():
-    """The tools that are not there."""
+    """Returns the tools that are not installed."""
     return [tool for tool in ("spin", "gcc") if which(tool) is None]
 
 

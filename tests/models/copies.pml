@@ -1,10 +1,11 @@
-// Copies between GPUs (executor/copy_engine/peer_copies.cpp): three ranks make two calls, of any kinds of collectives, and meet by
-// words at the beginning and at the end of each. A rank has a user's stream, one that puts chunks into the windows of
-// peers, and one that takes out what has come into its own; of a reduction that is the kernel, which is launched before
-// the ranks have met. In some runs one rank's second call is another one than the others'. Words are written by streams
-// that fence before each write, so memory is plain. Calls in place write straight into the outputs of peers, and know
-// no words but those of the meetings; but for broadcasts, whose receivers pass on what the root has sent them, and
-// all-to-alls whose blocks are written over: a rank tells when it has saved a chunk of one.
+// Copies between GPUs (executor/copy_engine/peer_copies.cpp): three ranks make two calls of any kinds of collectives,
+// and synchronize by words at the beginning and the end of each. A rank has the user's stream, a stream that puts
+// chunks into the windows of peers, and a stream that takes out what has arrived in its own windows; in a reduction the
+// latter is the kernel, which is launched before the ranks have synchronized. In some runs one rank's second call
+// differs from the others'. Streams fence before each write of a word, so memory is modelled as plain. In-place calls
+// write directly into the outputs of peers and use only the words of the beginning and the end. There are two
+// exceptions: broadcasts, whose receivers pass on what the root has sent them, and all-to-alls whose blocks are
+// overwritten, where a rank tells its peers when it has saved a chunk.
 // variants: WITH_SCATTER WITH_ALL_GATHER WITH_IN_PLACE WITH_PASSED_ON WITH_SAVES OTHER
 // mutants: NO_BEGUN=assertion RECEIVERS_DO_NOT_WAIT=assertion ONE_BEGUN=assertion
 // mutants: CLEAR_BEGUN_LATE=assertion CLEAR_EARLY=assertion NO_DONE=assertion ONE_DONE=assertion
@@ -15,7 +16,7 @@
 // mutants: NO_CLEAR=assertion KEEP_DONE=assertion TELL_BEFORE_JOIN=deadlock OTHER:AT_LEAST=assertion
 #define RANKS 3
 #define CALLS 2
-#define CHUNKS 2  // through windows of one slot
+#define CHUNKS 2  // sent through windows of one slot
 #define PAIRS (RANKS * RANKS)
 #define of(rank, from) ((rank) * RANKS + (from))
 mtype { ALL_GATHER, REDUCE_SCATTER, GATHER, SCATTER, IN_PLACE, PASSED_ON, SAVES };
@@ -26,14 +27,15 @@ mtype called[RANKS * CALLS];
 #define sends(kind, from, to) \
   ((from) != (to) && ((kind) == GATHER -> (to) == ROOT : ((kind) == SCATTER -> (from) == ROOT : 1)))
 
-// Words, [of(whose, writer)]. `taken` counts what a rank has taken out of the other's window there, or has added.
+// Words, indexed [of(owner, writer)]. `taken` counts the chunks that a rank has taken out of the other's window there,
+// or has added.
 byte begun[PAIRS];
 bit done[PAIRS];
 byte arrived[PAIRS], taken[PAIRS];
-// What lies in the window, of(reader, writer); 0: nothing that is still to be taken.
+// The contents of a window, of(reader, writer); 0: nothing left to take.
 byte window[PAIRS];
-// What lies in a rank's output in place, of(reader, writer): of which call, and one more; where words order it, which
-// chunk was written last. And of what is written over which chunk was saved last, of(whose, writer).
+// The contents of a rank's output in place, of(reader, writer): the number of the call plus one; if words order the
+// writes, the chunk written last. `saved`: the chunk of an overwritten block that was saved last, of(owner, writer).
 byte output[PAIRS];
 #ifdef WITH_SAVES
 byte saved[PAIRS];
@@ -42,11 +44,11 @@ byte saved[PAIRS];
 #define has_receives(kind, me) (sends(kind, ((me) + 1) % RANKS, me) || sends(kind, ((me) + 2) % RANKS, me))
 #define datum_of(call, chunk) (1 + (call) * CHUNKS + (chunk))
 
-byte at[RANKS];     // the call in which a rank takes what others write to its words: 1 more than its number, or 0
-byte went[RANKS];   // calls that its streams were forked for
-byte put[RANKS];    // calls that its streams have carried out
+byte at[RANKS];    // call in which a rank accepts writes to its words: its number plus one, or 0
+byte went[RANKS];  // number of calls for which its streams were forked
+byte put[RANKS];   // number of calls that its streams have completed
 byte took[RANKS];
-bit mismatch;       // the second calls differ: in the end the host ends every wait
+bit mismatch;  // the second calls differ: when nothing else can happen, the host ends every wait
 
 #ifdef AT_LEAST
 #define is_begun(peer) (begun[of(me, peer)] >= kind)
@@ -70,12 +72,12 @@ bit mismatch;       // the second calls differ: in the end the host ends every w
 
 #define wait_for(condition) if :: (condition) -> skip :: mismatch && timeout -> goto gave_up fi
 
-// A write to a peer's words: it must be in this call, and not yet clear its words.
+// A write to a peer's word: the peer must be in this call and must not have cleared its words yet.
 #define tell(words, peer, value) \
   assert(at[peer] == call + 1); \
   words[of(peer, me)] = value
 
-// A meeting's words are clear when they are written.
+// The words of the beginning and the end must be clear when they are written.
 #define meet(words, peer, value) \
   assert(words[of(peer, me)] == 0); \
   words[of(peer, me)] = value
@@ -211,7 +213,7 @@ proctype Taker(byte me) {
 #endif
      chunk = (is_in_place(kind) -> CHUNKS : 0);
      do
-     :: chunk < CHUNKS && kind == REDUCE_SCATTER ->  // the kernel tells all when it has added what all have sent
+     :: chunk < CHUNKS && kind == REDUCE_SCATTER ->  // when the kernel has added what all have sent, it tells all
         atomic { wait_for(arrived[of(me, (me + 1) % RANKS)] > chunk); take_out((me + 1) % RANKS) };
         atomic { wait_for(arrived[of(me, (me + 2) % RANKS)] > chunk); take_out((me + 2) % RANKS) };
         atomic { tell(taken, (me + 1) % RANKS, chunk + 1) };

@@ -1,6 +1,7 @@
-// The directory of shared memory (Segment::find_or_make): ranks find, under a key, the block that is theirs, or make
-// it, without a lock and without waiting. Two ranks look for one key, then a third one and one of them for another,
-// whose search begins at the same entry; any one may be killed at any step. Atomic operations only: no stores travel.
+// The directory of shared memory (Segment::find_or_make): ranks find the block that belongs to a key, or make it,
+// without a lock and without waiting. Two ranks look for one key; then a third rank and one of the two look for another
+// key, whose search begins at the same entry. Any rank may be killed at any step. Only atomic operations are used, so
+// no stores are delayed.
 // mutants: KEY_IS_STORED=assertion OFFSET_IS_STORED=assertion ADDRESSES_ARE_READ_AND_WRITTEN=assertion
 // mutants: WAITS_FOR_THE_MAKER=deadlock
 #define RANKS 3
@@ -9,9 +10,9 @@
 #define NOBODY 255
 
 byte key[ENTRIES], offset[ENTRIES];  // 0: none
-byte used = 1;                       // addresses handed out
-byte block_of_key[KEYS + 1];         // what was returned first. No part of the protocol
-byte key_of_block[RANKS + KEYS];     // likewise
+byte used = 1;                       // number of addresses handed out
+byte block_of_key[KEYS + 1];         // the block that was returned first for a key. Not part of the protocol
+byte key_of_block[RANKS + KEYS];     // the key that a block was first returned for. Not part of the protocol
 byte killed = NOBODY;
 
 inline claim_entry() {

@@ -1,8 +1,8 @@
-// Launches that overlap (programmatic dependent launch), on lanes whose number differs from call to call: two ranks
-// exchange lines on two lanes with two slots each. A launch runs a block for each lane; it begins while the one before
-// it still runs, and waits in after_predecessor(). What the lanes count is kept in the device's memory between
-// launches. A call of another protocol, or in a smaller number of lanes, leaves lanes alone, with a slot that was not
-// given back.
+// Launches that overlap (programmatic dependent launch), on numbers of lanes that differ from call to call: two ranks
+// exchange lines on two lanes with two slots each. A launch runs one block per lane; it begins while the launch before
+// it still runs, and waits for its end in after_predecessor(). Between launches the lanes' counts are kept in the
+// device's memory. A call of another protocol, or on fewer lanes, does not touch some lanes, each of which then has a
+// slot that was not given back.
 // mutants: NO_AFTER_PREDECESSOR=assertion NO_SAVE=assertion NO_CREDIT=assertion
 // mutants: NO_GIVE_BACK_AT_START=deadlock NO_ABORT=deadlock GO_ON_AFTER_GIVING_UP=assertion
 #define RANKS 2
@@ -20,18 +20,18 @@ byte late = RANKS;  // the rank whose deadline has passed
 #define slot_place(ring, use) ((ring) * DEPTH + slot_of(use))
 #define datum_of(call, round, ring) (1 + ((call) * 2 + (round)) * RINGS + (ring))
 
-// Call 0 has two rounds; in call 1 rank 0 sends on one lane and rank 1 nothing; in call 2 rank 1 sends on one lane.
-// A launch has as many blocks as its longer message lanes.
+// Call 0 has two rounds. In call 1 rank 0 sends on one lane and rank 1 sends nothing. In call 2 rank 1 sends on one
+// lane. A launch has as many blocks as the larger of the two directions has lanes.
 #define lanes_of(call, writer) \
   ((call) == 0 || (call) == 2 && (writer) == 0 -> 2 : ((call) == 1 && (writer) == 1 -> 0 : 1))
 #define blocks_of(call) ((call) == 1 -> 1 : 2)
 #define rounds_of(call) ((call) == 0 -> 2 : 1)
 
-byte begun[RANKS * CALLS];  // blocks of a launch
+byte begun[RANKS * CALLS];  // number of blocks of a launch that have begun
 byte ended[RANKS * CALLS];
-bit spent[RANKS];  // a launch has given up: those that wait behind it do nothing
+bit spent[RANKS];  // a launch has given up: those that wait for it do nothing
 
-// The predecessor allows the launch once its blocks have begun; after_predecessor() waits for their end.
+// The predecessor allows this launch to start once its own blocks have begun; after_predecessor() waits for their end.
 #ifdef NO_AFTER_PREDECESSOR
 #define predecessor_allows(launch) (begun[launch] == blocks_of(call - 1))
 #else
@@ -68,8 +68,8 @@ inline take_chunk() {
   finished[in]++
 }
 
-// What is one step here, up to the next wait, no peer can tell from several: what a peer does meanwhile changes none of
-// it.
+// Steps up to the next wait are merged into one: no peer can observe the difference, and nothing that a peer does
+// meanwhile changes them.
 proctype Block(byte me; byte call; byte lane) {
   byte round, datum, here_sent, here_taken;  // registers
   byte out = ring(me, lane);
@@ -93,7 +93,7 @@ proctype Block(byte me; byte call; byte lane) {
        :: else -> skip
        fi;
 #ifndef NO_SAVE
-       if  // while what the last round takes is on its way
+       if  // while the data of the last round is still on its way
        :: round + 1 == rounds_of(call) ->
           sent[out] = here_sent;
           taken[in] = here_taken + (lane < lanes_of(call, 1 - me) -> 1 : 0)
@@ -119,7 +119,7 @@ done:
   ended[me * CALLS + call]++
 }
 
-// No rank gives up, or one does, at any time, and its host tells the others.
+// Either no rank gives up, or one does at any time and its host tells the others.
 proctype Host() {
   if
   :: skip

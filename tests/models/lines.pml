@@ -1,6 +1,6 @@
-// Lines: a writer that runs ahead of its reader, as the root of a broadcast does. Each slot has two lines, which arrive
-// whole with their flags. Rounds of calls of different lengths follow one another; in some runs one of the writer's
-// calls is another one than the reader's.
+// Lines: a writer that runs ahead of its reader, as the root of a broadcast does. Each slot has two lines, each of
+// which arrives as a whole together with its flag. Calls of different lengths follow one another; in some runs one
+// of the writer's calls differs from the reader's.
 // mutants: NO_CREDIT=assertion FLAG_WITHOUT_USE=assertion FLAG_WITHOUT_CALL=assertion TORN=assertion
 // mutants: GIVE_BACK_BEFORE_READING=assertion NO_GIVE_BACK_AT_START=deadlock NO_ABORT=deadlock
 #define DEPTH 2
@@ -17,9 +17,9 @@
 #define line_place(use, line) (slot_of(use) * LINES + (line))
 #define OF_ANOTHER_CALL 128
 
-byte other_call = CALLS;  // which of the writer's calls is not the reader's
+byte other_call = CALLS;  // the writer's call that differs from the reader's
 
-// Something fails at any time, or never. Where the calls differ, who compares them raises the abort word.
+// A failure may happen at any time, or never. If the calls differ, the comparison on the host raises the abort word.
 proctype Host() {
   if
   :: aborted = 1
@@ -66,7 +66,7 @@ proctype Reader() {
       atomic { taken[0]++; finished[0]++ }
       if
       :: round + 1 < rounds_of(call) -> give_back(0)
-      :: else -> skip  // the next launch does
+      :: else -> skip  // the next launch does it
       fi
     }
   }

@@ -1,7 +1,7 @@
 // Messages between GPUs by copy engines (executor/copy_engine/peer_messages.cpp): on one lane between two ranks, in one
-// direction, three messages of one to three chunks through two slots. All lanes, directions and pairs are alike, and
-// share nothing. In some runs the receiver's last message is another one than the sender's. Words are written by streams
-// that fence before each write, so memory is plain.
+// direction, three messages of one to three chunks through two slots. All lanes, directions and pairs work in the same
+// way and share nothing. In some runs the receiver's last message differs from the sender's. Streams fence before each
+// write of a word, so memory is modelled as plain.
 // variants: ALIKE OTHER
 // mutants: NO_READY=assertion NO_TAKEN=assertion NO_ARRIVED=assertion OTHER:AT_LEAST=assertion
 // mutants: KEEP_READY=assertion KEEP_TAKEN=assertion KEEP_ARRIVED=assertion CLEAR_LATE=assertion
@@ -11,11 +11,11 @@
 #define MESSAGES 3
 #define datum(chunk) (1 + message * CHUNKS + (chunk))
 
-// By the number of a message its chunks, as either rank sees it, which is all that its hash tells.
+// The number of chunks of each message, as the sender and the receiver see it. It stands for the message's hash.
 byte sent[MESSAGES], received[MESSAGES];
-byte ready, taken, arrived;  // words
-byte window[SLOTS];          // 0: nothing that is still to be taken
-bit mismatch;                // in the end the host ends every wait
+byte ready, taken, arrived;  // the words
+byte window[SLOTS];          // 0: nothing left to take
+bit mismatch;                // when nothing else can happen, the host ends every wait
 
 #define wait_for(condition) if :: (condition) -> skip :: mismatch && timeout -> goto gave_up fi
 #ifdef AT_LEAST
@@ -26,7 +26,7 @@ bit mismatch;                // in the end the host ends every wait
 #define is_ready (ready == sent[message])
 #endif
 
-// Both at once.
+// Clears both words at once.
 inline clear_words() {
   d_step {
 #ifndef KEEP_READY

@@ -1,15 +1,16 @@
-// A GPU rank and its proxy (src/kernels/network.cuh): blocks that bring rounds into slots of host memory together, and
-// a thread of the host that carries each round out, to other hosts, and says so by one counter. A block is up to DEPTH
-// rounds ahead of what has been carried out and, where anything comes, of what it has taken. Four calls, of which the
-// second has one block only: all counters go on. The first call has two launches, between which the proxy goes on with
-// what is on its way. To the second and the third nothing comes: they end once all is in slots, and the next ones may
-// find slots, and, where calls are SHORT, the place where one was described, still in use; SHORT ones tell with their
-// first round that they have been described. With MESSAGES the third has no rounds, but pieces in all slots, as messages
-// do: they wait for all calls before, and rounds after them likewise; it ends once all is there, or, ANSWERED, has been
-// sent. What other hosts do is no part of this: the proxy may stop at any time, and then the abort word is raised.
+// A GPU rank and its proxy (src/kernels/network.cuh): blocks that together bring rounds into slots of host memory, and
+// a thread of the host that carries each round to other hosts and reports this by one counter. A block is up to DEPTH
+// rounds ahead of what has been carried out and, if data arrives, of what it has taken. There are four calls, of which
+// the second has only one block; all counters continue from call to call. The first call has two launches, between
+// which the proxy continues with what is on its way. In the second and the third call nothing arrives: they end once
+// all data is in slots, so the next calls may find slots, and with SHORT also the place of a call's description, still
+// in use. SHORT calls report their description together with their first round. With MESSAGES the third call has no
+// rounds, but uses all slots for pieces, as messages do. Messages wait for all calls before, and later rounds wait for
+// messages. That call ends once all its data is in slots or, with ANSWERED, has been sent. Other hosts are not
+// modelled: the proxy may stop at any time, and then the abort word is raised.
 //
-// A block is one thread here; block.pml has its threads. What it brings and takes in one step it may do in any order: it
-// tells when both are done.
+// A block is one thread here; block.pml models its threads. What a block brings and takes in one step may happen in any
+// order; it reports when both are done.
 // variants: ROUNDS SHORT MESSAGES ANSWERED
 // mutants: NO_FENCE=assertion NO_FENCE_OF_CALL=assertion NO_RELEASE=assertion
 // mutants: NO_ACQUIRE_OF_CALL=assertion NO_ACQUIRE_OF_SHARES=assertion NO_ACQUIRE_OF_RESULTS=assertion
@@ -28,11 +29,11 @@
 #define CALLS 4
 #define SLOTS (BLOCKS * DEPTH)
 #define PLACES (2 * SLOTS + DEPTH)
-bit has_stopped;  // the proxy
+bit has_stopped;  // the proxy has stopped
 #define deadline_passed (me == PROXY && has_stopped)
 #include "memory.inc"
 
-#ifdef ANSWERED  // these messages are awaited
+#ifdef ANSWERED  // the block waits for the answer to these messages
 #define MESSAGES
 #endif
 #ifdef MESSAGES
@@ -54,7 +55,7 @@ bit has_stopped;  // the proxy
 #define blocks_of(call) ((call) == 1 -> 1 : 2)
 #define LAUNCHES (CALLS + 1)
 #define call_of(launch) ((launch) < 2 -> 0 : (launch) - 1)
-#define CUT 2  // steps of the first launch; the second makes the call's others
+#define CUT 2  // number of steps of the first launch; the second launch makes the call's other steps
 #if defined(STEP_LEFT_OUT)
 #define AFTER_CUT (CUT + 1)
 #elif defined(STEP_TWICE)
@@ -69,16 +70,16 @@ bit has_stopped;  // the proxy
 #define result_place(block, round) (SLOTS + share_place(block, round))
 #define call_place(call) (2 * SLOTS + (call) % DEPTH)
 #define datum_of(call, round, block) (1 + ((call) * 4 + (round)) * BLOCKS + (block))
-#define RESULT 64  // is added to what comes
+#define RESULT 64  // is added to the data that arrives
 
-// Words of host memory that count on: to see one late is to have been late.
+// Words of host memory that only count up: reading an old value is like reading earlier.
 byte posted, carried_out, done, pushed[BLOCKS], moved, ready;
 // In the device's memory.
 byte calls, rounds, through;
-byte messages, known;  // calls up to the last messages, and that are known to have been carried out
-bit is_over;        // a launch has given up
-byte ended[LAUNCHES];  // blocks of each
-// What is still to be read. No part of the protocol: what it must keep to.
+byte messages, known;  // number of calls up to the last messages, and of those known to have been carried out
+bit is_over;  // a launch has given up
+byte ended[LAUNCHES];  // number of ended blocks, of each launch
+// What is still to be read. Not part of the protocol, but what it is checked against.
 bit is_unread[PLACES];
 
 #ifdef NO_AFTER_PREDECESSOR
@@ -112,7 +113,7 @@ inline keep() {
 #endif
 }
 
-// Calls of one round say so later, with that.
+// Describes the call. SHORT calls report that later, with their first round.
 inline post() {
   assert(!is_unread[call_place(call)]);
   is_unread[call_place(call)] = 1;
@@ -137,7 +138,7 @@ inline post() {
 #define may_follow is_carried_out(messages)
 #endif
 
-// It may be described, and its slots are free of what lies otherwise.
+// Waits until the call may be described and its slots hold nothing of another kind.
 inline await_room() {
 #ifndef ROUNDS_NOT_AWAITED
   if
@@ -195,7 +196,7 @@ inline prepare() {
      :: else -> skip
      fi;
 #endif
-     wait_for(done + LEAD > filled)  // `taken` has been, if that is one
+     wait_for(done + LEAD > filled)  // then `taken`, if there is one, has been carried out, too
   :: else -> skip
   fi
 }
@@ -250,7 +251,7 @@ inline tell_pushed() {
   }
 }
 
-// By one block, in the first slots of all, whatever rounds were there.
+// Called by one block. Uses the first slots, whichever rounds were there.
 inline send_messages() {
   atomic {
     for (piece : 0 .. DEPTH - 1) {
@@ -281,7 +282,7 @@ inline send_messages() {
 #ifdef KEPT_BY_EACH_LAUNCH
 #define is_last true
 #else
-#define is_last (launch != 0)  // of its call
+#define is_last (launch != 0)  // the last launch of its call
 #endif
 
 proctype Block(byte me) {
@@ -372,7 +373,7 @@ inline read_share() {
   }
 }
 
-// Where nobody takes it, it may be written all the same.
+// A result may be written even if nobody takes it.
 inline write_result() {
   atomic {
     assert(!is_unread[result_place(block, total)]);
@@ -445,7 +446,7 @@ proctype Proxy(byte me) {
 gave_up:
 }
 
-// The proxy stops, or something else fails, at any time, or nothing does.
+// The proxy stops or something else fails at any time, or nothing does.
 proctype Host() {
   if
   :: has_stopped = 1 -> aborted = 1

@@ -1,6 +1,6 @@
-// One hop between three ranks (run_exchange): every rank sends a chunk to every peer in a round and takes one from it.
-// An exchange of all with all, a broadcast, a gather and an exchange follow one another, with two slots a ring. In
-// bulk who does both sends a round ahead of what it takes.
+// One hop between three ranks (run_exchange): in each round every rank sends a chunk to every peer and takes one from
+// it. An all-to-all exchange, a broadcast, a gather and another exchange follow one another, with two slots per ring.
+// In bulk, a rank that both sends and takes sends one round ahead.
 // variants: LINES BULK
 // mutants: NO_CREDIT=assertion FLAG_WITHOUT_USE=assertion TAKE_BEFORE_SENDING=deadlock NO_GIVE_BACK_AT_START=deadlock
 // mutants: NO_ABORT=deadlock BULK:NO_FENCE=assertion
@@ -19,18 +19,19 @@
 byte late = RANKS;  // the rank whose deadline has passed
 #define deadline_passed (late == me)
 #else
-#define NEVER_ABORTED  // block.pml gives up there
+#define NEVER_ABORTED  // block.pml models giving up in bulk
 #endif
 #include "memory.inc"
 #include "lane.inc"
 
 #ifdef BULK
-bit due[RINGS];       // a chunk that is to be published
-bit is_due[RANKS];    // a round's chunks
-bit has_left[RANKS];  // the rank
+bit due[RINGS];       // a chunk is to be published
+bit is_due[RANKS];    // the chunks of a round are to be published
+bit has_left[RANKS];  // the rank has left its kernel
 #endif
 
-// Rings by their writer, so that what one rank stores to lies together: the slots, and after those of all ranks, flags.
+// Rings are ordered by writer, so that what one rank stores to is contiguous: first the slots of all ranks, then the
+// flags.
 #define ring(writer, reader) ((writer) * RANKS + (reader))
 #define slot_place(ring, use) ((ring) * DEPTH + slot_of(use))
 #define flag_place(ring, use) (RINGS * DEPTH + slot_place(ring, use))
@@ -40,7 +41,7 @@ bit has_left[RANKS];  // the rank
   ((writer) != (reader) && ((call) != 1 || (writer) == 0) && ((call) != 2 || (reader) == 1))
 #define datum_of(call, round, writer, reader) (1 + ((call) * 2 + (round)) * RINGS + ring(writer, reader))
 
-// Of this round, which peers a chunk goes to and comes from. The slots are those that the counts name.
+// Finds the peers to which a chunk goes in this round and from which one comes. The counts determine the slots.
 inline prepare() {
   for (peer : 0 .. RANKS - 1) {
     outgoing[peer] = sends(call, me, peer) && round < rounds_of(call);
@@ -88,7 +89,7 @@ inline take_from(a_peer) {
   }
 }
 
-// In any order: each warp has its pieces.
+// In any order, because each warp has its own pieces.
 inline combine() {
   do
   :: incoming[0] -> take_from(0)
@@ -116,7 +117,7 @@ inline publish() {
 }
 
 #ifdef BULK
-// The threads that publish, while others prepare the next round.
+// The threads that publish flags while others prepare the next round.
 proctype FlagPublisher(byte me) {
   byte peer;
   do
@@ -147,8 +148,8 @@ inline give_back_all() {
   }
 }
 
-// What is one step here, up to the next wait, no peer can tell from several: what a peer does meanwhile changes none of
-// it.
+// Steps up to the next wait are merged into one: no peer can observe the difference, and nothing that a peer does
+// meanwhile changes them.
 proctype Rank(byte me) {
   byte call, round, peer, datum;
   bit outgoing[RANKS], incoming[RANKS];
@@ -174,7 +175,7 @@ proctype Rank(byte me) {
       atomic {
         if
         :: round < rounds_of(call) - 1 + lead_of(call) -> give_back_all()
-        :: else -> skip  // the next launch does
+        :: else -> skip  // the next launch does it
         fi
       };
       atomic { publish() }
@@ -187,7 +188,7 @@ gave_up:
 }
 
 #ifdef LINES
-// No rank gives up, or one does, at any time, and its host tells the others.
+// Either no rank gives up, or one does at any time and its host tells the others.
 proctype Host() {
   if
   :: skip

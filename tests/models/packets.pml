@@ -1,6 +1,6 @@
-// Packets through host memory: one writer, two readers of the same slots (Cast::multi), and flags whose numbers of uses
-// wrap. Every call sends one packet, two of them a second one, far down the slot: what lies there may be as old as
-// flags can tell apart, so slots are wiped four times before flags repeat.
+// Packets through host memory: one writer, two readers of the same slots (Cast::multi), and flags that wrap after WRAP
+// uses. Every call sends one packet; two calls send a second one, far back in the slot. What lies there may be so old
+// that its flag could repeat, so slots are zeroed four times before flags repeat.
 // mutants: NO_WIPE=assertion WIPE_BY_EACH_PEERS_THREAD=assertion ONE_RETURN_IS_ENOUGH=assertion
 // mutants: NO_GIVE_BACK_AT_START=deadlock
 #define DEPTH 2
@@ -8,8 +8,8 @@
 #define RINGS READERS
 #define PACKETS 2
 #define PLACES (DEPTH * PACKETS)
-#define WRAP 16    // flags tell so many uses apart (2^Packets::use_bits)
-#define PERIOD 4   // between two wipes of a slot
+#define WRAP 16   // number of uses that flags distinguish (2^Packets::use_bits)
+#define PERIOD 4  // uses between two wipes of a slot
 #define CALLS (WRAP + PERIOD)
 #define NEVER_ABORTED
 #include "memory.inc"
@@ -35,7 +35,7 @@ inline wipe() {
   fi
 }
 
-// A thread for each reader waits until that one has returned the slot.
+// For each reader a thread waits until that reader has returned the slot.
 inline reserve() {
 #ifdef WIPE_BY_EACH_PEERS_THREAD
   waited[0] = 0;
@@ -92,7 +92,7 @@ init {
   atomic {
     select(first_long : 0 .. PERIOD - 1);
     if
-    :: second_long = first_long + WRAP  // its flags are the same
+    :: second_long = first_long + WRAP  // has the same flags
     :: second_long = first_long + PERIOD
     :: second_long = first_long + 1
     fi;

@@ -1,8 +1,8 @@
-// A pipe (class Pipe, src/kernels/pipe.cuh): one thread loads pieces of tasks into stages of shared memory and stores
-// them from there, all by asynchronous copies, which land, leave shared memory and arrive late and in any order. It
-// tells other warps of tasks that have been read (loaded) and of those that are where they belong (written). A stage is
-// loaded again only when what was stored from it has left; a task is told of only when it is so. Before the thread
-// waits for others (await) it ends what is under way; it may give up there.
+// A pipe (class Pipe, src/kernels/pipe.cuh): one thread loads the pieces of tasks into stages of shared memory and
+// stores them from there, all by asynchronous copies. These land in shared memory, leave it and arrive late and in any
+// order. The thread tells other warps which tasks have been read (loaded) and which are at their destination (written).
+// A stage may be loaded again only when what was stored from it has left, and a task may be reported only when this is
+// true of it. Before the thread waits for others (await), it completes what is under way; it may give up there.
 // variants: SENDER RECEIVER TWO_STAGES
 // mutants: NOT_WAITED_FOR=assertion LEAVING_TWO_MORE=assertion NOT_LANDED=assertion ONE_PARITY=deadlock
 // mutants: WRITTEN_WHEN_LEFT=assertion ONE_MISSING_LESS=assertion LOADED_WHEN_PUT=assertion
@@ -28,32 +28,32 @@
 #define tells_written true
 #endif
 
-// What the hardware does with a piece.
+// The states of a piece in the hardware.
 #define LOADS 1
 #define LANDED 2
 #define LEAVES 3
 #define ARRIVES 4
 #define ARRIVED 5
 byte state[PIECES];
-byte left, arrived;   // pieces before the first that has not
-byte stages[STAGES];  // whose data; NOBODYS: about to change
-bit landed[STAGES];   // the barrier: the parity of the phase that has not ended
+byte left, arrived;   // number of pieces before the first that has not left, not arrived
+byte stages[STAGES];  // the piece whose data is there; NOBODYS: being overwritten
+bit landed[STAGES];   // the stage's barrier: parity of the phase that has not ended
 #define NOBODYS 255
 #define stage_of(piece) ((piece) % STAGES)
 #define parity_of(piece) ((piece) / STAGES % 2)
 
-byte target_tasks[STAGES];  // that are done with the piece in that stage; 0: as many as before
+byte target_tasks[STAGES];  // number of tasks complete with the piece in that stage; 0: no more than before
 
-// In the registers of the thread.
-byte put, passed;  // pieces
+// In registers of the thread.
+byte put, passed;  // number of pieces loaded and stored so far
 byte tasks, missing;
 
 #include "arrivals.inc"
 byte loaded;
 Arrivals written;
-byte ends[TASKS + 1];  // of tasks, in pieces. No part of the protocol: what is told must keep to
+byte ends[TASKS + 1];  // piece at which each task ends. Not part of the protocol: reports are checked against it
 
-// What others rely on, whenever they look.
+// What others rely on at any time.
 inline tell_loaded(a_tasks) {
   loaded = a_tasks;
   for (each : 0 .. PIECES - 1) {
@@ -66,7 +66,7 @@ inline tell_written(a_tasks) {
   assert(ends[written.told] <= arrived)
 }
 
-// wait_left, wait_stored: all of the groups before the last `pending`.
+// wait_left, wait_stored: all groups except the last `pending` have left, or are stored.
 #define have_left(pending) (left + (pending) >= passed)
 #ifdef WRITTEN_WHEN_LEFT
 #define are_stored(pending) have_left(pending)
@@ -117,7 +117,7 @@ inline pass() {
 #ifndef RECEIVER
   d_step { add(written, target_tasks[stage_of(passed - 1)]) };
   if
-  :: is_complete(written) -> skip  // nobody wants to know
+  :: is_complete(written) -> skip  // there is nothing more to report
   :: else -> find_written()
   fi
 #endif
@@ -131,7 +131,7 @@ inline end_flush() {
   }
 }
 
-// With the last piece of a task end those tasks, too, that follow it and have none.
+// The last piece of a task also completes the tasks after it that have no pieces.
 inline put_piece() {
   atomic {
     printf("piece %d is loaded\n", put);
@@ -180,7 +180,7 @@ inline end_tasks() {
   }
 }
 
-// Between tasks it may have to wait for others.
+// Between tasks the thread may have to wait for others.
 inline after_tasks() {
   has_ended = 0;
   if
@@ -213,7 +213,7 @@ inline begin_end() {
 #endif
 }
 
-// Pieces pass until `to_pass` have; if the thread then `flushes`, it waits until all have arrived.
+// Stores pieces until `to_pass` have been stored; if the thread `flushes`, it then waits until all have arrived.
 proctype Driver() {
   byte to_pass, pieces, each, ago;
   bit flushes, has_ended, waits, ends_here;
@@ -222,7 +222,7 @@ proctype Driver() {
   :: passed >= to_pass && flushes -> end_flush()
   :: passed >= to_pass && !flushes && has_ended -> atomic { after_tasks() }
   :: passed >= to_pass && !flushes && !has_ended && waits ->
-     // Others may wait for this thread.
+     // Other threads may wait for what this thread reports.
      assert(loaded == tasks && (!tells_written || written.told == tasks));
      waits = 0;
      if
@@ -237,7 +237,7 @@ proctype Driver() {
      :: pieces_of(tasks) != 0 && put - passed != LOADING -> put_piece()
      fi
   od;
-  assert(arrived == put)  // the block ends
+  assert(arrived == put)  // when the block ends
 }
 
 inline count_moved() {
@@ -251,7 +251,7 @@ inline count_moved() {
   od
 }
 
-// The hardware. What is stored is read as late as it leaves.
+// The hardware. A store reads its data as late as possible: when it leaves.
 proctype Piece(byte piece) {
 end:
   d_step {

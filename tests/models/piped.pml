@@ -1,9 +1,10 @@
-// Piped kernels of two ranks (src/kernels/piped.cuh), a stream each way: the sender puts contributions into the peer's
-// slots, the owner (fetcher, adders and storer) takes those that come and puts results into slots between them, the
-// receiver takes such; each goes through the iterations as fast as it can, and counts slots alike. The flag publisher
-// publishes what is written, the returner gives back, in order, what is both fetched and received. Two launches follow
-// one another; what the first takes last the second gives back. Two hops: an all-reduce, whose second slice is shorter,
-// and a reduce, whose root owns nothing. An exchange in place: what comes overwrites what was sent.
+// Piped kernels of two ranks (src/kernels/piped.cuh), with a stream in each direction. The sender puts contributions
+// into the peer's slots; the owner (fetcher, adders and storer) takes contributions that arrive and puts results into
+// slots between them; the receiver takes results. Each goes through the iterations as fast as it can, and all count the
+// slots in the same way. The flag publisher publishes what is written; the returner gives slots back, in order, once
+// they are both fetched and received. Two launches follow one another; the second gives back what the first takes last.
+// With TWO_HOP: an all-reduce, whose second slice is shorter, and a reduce, whose root owns nothing. With EXCHANGE: an
+// exchange in place, where received data overwrites what was sent.
 // variants: TWO_HOP EXCHANGE
 // mutants: NO_CREDIT=assertion RESULTS_WITHOUT_CREDIT=assertion THREE_SLOTS=deadlock
 // mutants: RETURNED_BEFORE_FETCHED=assertion RETURNED_BEFORE_RECEIVED=assertion RETURNED_WHEN_BEGUN=assertion
@@ -23,7 +24,7 @@
 
 #include "piped.inc"
 
-// Tasks are written, up to that one.
+// The sender's tasks up to `end` are written.
 inline sender_writes(end) {
   do
   :: sent_written[me] < (end) ->
@@ -34,13 +35,13 @@ inline sender_writes(end) {
   od
 }
 
-// What is under way may be told of at once, or as late as can be: a pipe still loads two tasks, and of what is written
-// it tells when it must wait for others (pipe.pml).
+// What is complete may be reported at once, or as late as possible (is_late): a pipe still loads two tasks, and reports
+// what is written only when it must wait for others (pipe.pml).
 #define LOADING 2
 bit is_late;
 
-// What a role does in an iteration is one step, once it may do it; before it waits it ends what is under way. Its last
-// step ends the launch.
+// What a role does in an iteration is one step, as soon as it may be done. Before a role waits, it completes what is
+// under way. Its last step ends the launch.
 proctype Sender(byte me) {
   byte launch, iteration, uses, written_uses;
 #define may_send (!contributes(me, iteration) || is_free(me, sent[me] + uses))
@@ -145,7 +146,7 @@ proctype Receiver(byte me) {
 #else
 #define has_slot(use) is_free(me, use)
 #endif
-// Where results go that the storer makes of what came in this iteration.
+// The use of a slot for the result that the storer makes of what arrives in this iteration.
 #define result_use(iteration, uses) (sent[me] + contributes(me, 0) + uses + contributes(me, (iteration) + 1))
 
 inline owner_writes(end) {
@@ -159,8 +160,8 @@ inline owner_writes(end) {
   stored[me] = written
 }
 
-// What comes in an iteration is read, and its result put into a slot of the next one. sets.pml has how fetcher, adders
-// and storer work together.
+// A contribution that arrives in an iteration is read, and its result is put into a slot of the next iteration.
+// sets.pml models how fetcher, adders and storer work together.
 proctype Owner(byte me) {
   byte launch, iteration, taking, resulting, written, written_uses;
 #define may_fetch \
@@ -210,7 +211,8 @@ proctype Owner(byte me) {
 #else
 #define is_stored(round) (stored[me] > (round))
 #endif
-// Without one of the two, all but the last: what comes last is not given back in any case.
+// In the mutants that leave out one condition, it is still required for the last iteration, which is not given back
+// anyway.
 #define is_last(iteration) ((iteration) + 1 == ITERATIONS(launch))
 #if defined(EXCHANGE)
 #define is_fetched(iteration) true
@@ -274,7 +276,7 @@ inline give_back() {
   :: back < ITERATIONS(launch) && back_uses != returned_by_us ->
      returned[1 - me] = taken[me] + back_uses;
      returned_by_us = back_uses
-  :: else -> skip  // what comes last, the next launch gives back
+  :: else -> skip  // the next launch gives back what comes last
   fi
 }
 
@@ -307,11 +309,11 @@ inline save() {
   returned_by_us = 0
 }
 
-// The flag publisher, and the returner. Of each all that is due in one step: who looks for it may be late for each
-// flag.
+// The flag publisher and the returner. Each handles all that is due in one step, because a reader may see any flag
+// late.
 proctype FlagPublisher(byte me) {
   byte launch;
-  byte contributed, contributed_uses, resulted, resulted_uses, back, back_uses;  // iterations, and slots in them
+  byte contributed, contributed_uses, resulted, resulted_uses, back, back_uses;  // iterations, and the slots in them
   byte returned_by_us;
   do
   :: atomic { begun[me] == launch -> resume() }

@@ -1,13 +1,13 @@
-// GPUs that bring chunks into host memory, and the CPU threads that add them up (executor/cpu_reducers, and
-// bulk_exchange.cuh as launch_to_reducers has it): two ranks make two reductions on two lanes with two slots each. A
-// GPU's kernel fills slots of its own, LEAD rounds ahead of what it takes; who adds a lane up writes one result, which
-// both GPUs read, and tells each by a flag of its own. A thread looks after a lane (LANE_EACH) or one after both
-// (BOTH_LANES). In some runs one rank's second reduction is another one than the other's.
+// GPUs that upload chunks to host memory, and the CPU threads that add them up (executor/cpu_reducers, and
+// bulk_exchange.cuh as configured by launch_to_reducers). Two ranks make two reductions on two lanes with two slots
+// each. A GPU's kernel fills its own slots, LEAD rounds ahead of what it takes. The thread that adds up a lane writes
+// one result, which both GPUs read, and tells each GPU by a separate flag. Each lane has its own thread (LANE_EACH), or
+// one thread handles both (BOTH_LANES). In some runs one rank's second reduction differs from the other's.
 //
-// Kernels are fewer rounds ahead than there are slots. Then a GPU has taken the result of a slot's last use before it
-// fills the slot again, and whoever sees that it is filled knows that the result's slot is free: flags say all that
-// counters do. FAR_AHEAD goes as far ahead as the counters allow, so that they alone hold both sides back. Nothing
-// fails there.
+// Kernels are ahead by fewer rounds than there are slots. So before a GPU fills a slot again, it has taken the result
+// of the slot's previous use, and whoever sees the slot filled knows that the result's slot is free: flags alone give
+// all the guarantees of the counters. FAR_AHEAD goes as far ahead as the counters allow, so that only they hold back
+// both sides. There are no failures in that variant.
 // variants: LANE_EACH BOTH_LANES FAR_AHEAD
 // mutants: NO_FENCE=assertion NO_RELEASE=assertion NO_ACQUIRE_OF_CHUNKS=assertion NO_ACQUIRE_OF_RESULTS=assertion
 // mutants: ONE_GPU_IS_ENOUGH=assertion FLAG_WITHOUT_USE=assertion FLAG_WITHOUT_CALL=assertion NO_ABORT=deadlock
@@ -38,7 +38,7 @@
 #include "memory.inc"
 #include "lane.inc"
 
-// Rings by their writer, so that what a GPU stores to lies together: its chunks, and its flags.
+// Rings are ordered by writer, so that what a GPU stores to is contiguous: its chunks, and its flags.
 #define up(rank, lane) ((rank) * LANES + (lane))
 #define down(rank, lane) (RANKS * LANES + up(rank, lane))
 #define chunk_place(rank, lane, use) (up(rank, lane) * DEPTH + slot_of(use))
@@ -50,7 +50,7 @@
   (1 + ((use) * LANES + (lane)) * RANKS + (rank) + ((differs) -> OF_ANOTHER_CALL : 0))
 #define sum_of(lane, use, differs) (datum_of(0, lane, use, differs) + datum_of(1, lane, use, differs))
 
-byte other_call = CALLS;  // which of rank 1's is not rank 0's
+byte other_call = CALLS;  // rank 1's call that differs from rank 0's
 byte due[RINGS];          // the flag of a chunk that is to be published
 bit is_due[RANKS], has_left[RANKS];
 #define differs_in(rank, call) ((rank) == 1 && (call) == other_call)
@@ -61,7 +61,7 @@ bit is_due[RANKS], has_left[RANKS];
 #define has_chunk_slot(lane) has_room(up(me, lane))
 #endif
 
-// Of this round, the lanes on which a chunk goes up and a result comes down.
+// Finds the lanes on which a chunk is uploaded and on which a result is taken in this round.
 inline prepare() {
   for (lane : 0 .. LANES - 1) {
     outgoing[lane] = round < rounds_of(call, lane);
@@ -113,7 +113,7 @@ inline take_result(a_lane) {
   }
 }
 
-// In any order: each warp has its pieces.
+// In any order, because each warp has its own pieces.
 inline combine() {
   do
   :: incoming[0] -> take_result(0)
@@ -135,7 +135,7 @@ inline publish() {
   is_due[me] = 1
 }
 
-// The threads that publish, while others prepare the next round.
+// The threads that publish flags while others prepare the next round.
 proctype FlagPublisher(byte me) {
   byte lane;
   do
@@ -164,7 +164,7 @@ inline give_back_all() {
   give_back(down(me, 1))
 }
 
-// A block that serves both lanes. What is one step here, up to the next wait, no thread can tell from several.
+// A block that serves both lanes. Steps up to the next wait are merged into one: no thread can observe the difference.
 proctype Gpu(byte me) {
   byte call, round, lane, nothing;
   byte result[LANES];
@@ -177,7 +177,7 @@ proctype Gpu(byte me) {
         wait_for(!is_due[me]);  // the barrier
         if
         :: push(); lane = 0
-        :: lane = LANES  // a block of odd number: it takes before it sends
+        :: lane = LANES  // a block with an odd number takes before it sends
         fi
       };
       combine();
@@ -188,7 +188,7 @@ proctype Gpu(byte me) {
         fi;
         if
         :: round < rounds_of(call, 0) - 1 + LEAD -> give_back_all()
-        :: else -> skip  // the next launch does
+        :: else -> skip  // the next launch does it
         fi
       };
       atomic {
@@ -246,7 +246,7 @@ inline tell(rank, lane) {
   returned[up(rank, lane)] = uses(lane) + 1
 }
 
-// After is_ready.
+// Called when is_ready.
 inline reduce_chunk(lane) {
   atomic { add_chunk(0, lane) };
   atomic {
@@ -289,7 +289,7 @@ inline look_at(lane) {
 #endif
 }
 
-// `first` and `last`: its lanes.
+// A thread that adds up the lanes from `first` to `last`.
 proctype Thread(byte me; byte first; byte last) {
   byte call, nothing, sum;
   byte round[LANES];
@@ -309,7 +309,7 @@ gave_up:
 }
 
 #ifndef NEVER_ABORTED
-// Something fails at any time, or never. Where the calls differ, who compares them raises the abort word.
+// A failure may happen at any time, or never. If the calls differ, the comparison on the host raises the abort word.
 proctype Host() {
   if
   :: aborted = 1

@@ -1,9 +1,10 @@
-// The sets of a piped kernel's block (src/kernels/piped_adders.cuh), in shared memory: the fetcher has contributions
-// loaded into a set, the adders leave the sum there (of the last granule, which is not loaded, they read what lies in
-// slots), the storer sends it to peers and gives the set back to the fetcher. Barriers tell that a set is full, summed,
-// empty. What is fetched the storer tells the returner, which gives slots back, what is written the flag publisher,
-// which publishes results. Copies land, leave shared memory and arrive late and in any order. At any time another warp
-// may give up: then all end, but not before what was begun has landed and arrived.
+// The sets of a piped kernel's block (src/kernels/piped_adders.cuh), in shared memory. The fetcher loads contributions
+// into a set. The adders leave the sum there (the contributions of the last granule are not loaded but read in the
+// slots). The storer sends the sum to the peers and gives the set back to the fetcher. Barriers tell when a set is
+// full, summed and empty. The storer tells the returner, which gives slots back, what is fetched, and the flag
+// publisher, which publishes results, what is written. Copies land in shared memory, leave it and arrive late and in
+// any order. At any time another warp may give up: then all must end, but not before what was begun has landed and
+// arrived.
 // mutants: EMPTY_TOO_EARLY=assertion NOT_WAITED_FOR=assertion WRITTEN_WHEN_LEFT=assertion
 // mutants: ALL_WRITTEN_WHEN_LEFT=assertion FETCHED_WHEN_BEGUN=assertion
 // mutants: AHEAD_AS_MANY_AS_SETS=assertion EMPTY_ROUNDS_OVERWRITE=assertion
@@ -14,18 +15,18 @@
 #ifdef AHEAD_AS_MANY_AS_SETS
 #define AHEAD SETS
 #else
-#define AHEAD (SETS + 1)  // rounds whose slots are kept for the adders and the storer
+#define AHEAD (SETS + 1)  // number of rounds whose slots are kept for the adders and the storer
 #endif
 #define ADDERS 2  // warps
 #define OWN_ROUNDS 5
-#define ROUNDS (OWN_ROUNDS + 2)  // in the last two this rank has nothing to bring together
+#define ROUNDS (OWN_ROUNDS + 2)  // in the last two rounds this rank has nothing to add
 #define sets_of(round) (owns_nothing || (round) >= OWN_ROUNDS -> 0 : ((round) == 0 -> 2 : 1))
-#define last_of(round) ((round) + 1)  // of its sets
+#define last_of(round) ((round) + 1)  // number of the round's last set
 #define MOST_SETS (OWN_ROUNDS + 1)
 #define LEAVING 1
 #include "arrivals.inc"
 
-// What becomes of a set of that number.
+// The states of a set, by its number.
 #define LOADS 1
 #define LANDED 2
 #define SUMMED 3
@@ -33,30 +34,30 @@
 #define ARRIVES 5
 #define ARRIVED 6
 byte state[MOST_SETS];
-byte stored, left, arrived;  // sets before the first that is not
-byte content[SETS];  // whose data; NOBODYS: about to change
-byte added[SETS];    // by so many adders
+byte stored, left, arrived;  // number of sets before the first that is not
+byte content[SETS];  // number of the set whose data is there; NOBODYS: being overwritten
+byte added[SETS];    // number of adders that have added it
 #define NOBODYS 255
 #define at(number) ((number) % SETS)
 #define parity_of(number) ((number) / SETS % 2)
 
-// Barriers: the parity of the phase that has not ended.
+// Barriers, each by the parity of the phase that has not ended.
 bit filled[SETS], summed[SETS], emptied[SETS];
 #define has_ended(barrier, number) (barrier[at(number)] != parity_of(number))
 typedef Record { byte round; bit ends_task, no_more };
 Record records[SETS];
-byte slots[AHEAD];  // of a round, by its number: where its contributions lie and its results go; NONE: nowhere
+byte slots[AHEAD];  // by round: where its contributions are and its results go; NONE: nowhere
 #define NONE 255
 
 Arrivals written;
 byte fetched;
 bit owns_nothing;
 bit failed;
-byte roles;  // that have not ended
+byte roles;  // number of roles that have not ended
 
 #define assert_slots() assert(slots[records[at(number)].round % AHEAD] == records[at(number)].round)
 
-// await() of a barrier.
+// await() for a barrier.
 #ifdef NO_ABORT
 #define await_or_give_up(condition) (condition)
 #else
@@ -75,7 +76,7 @@ inline next_set() {
   fi
 }
 
-// A round is written when its last set is, and fetched when that is summed.
+// A round is written when its last set has arrived, and fetched when that set is summed.
 inline tell_fetched(rounds) {
   fetched = rounds;
   assert(fetched == 0 || state[last_of(fetched - 1)] >= SUMMED)
@@ -85,7 +86,7 @@ inline tell_written(rounds) {
   assert(written.told == 0 || arrived > last_of(written.told - 1))
 }
 
-// What the adders and the storer are to find beside the sets.
+// Names the slots of a round for the adders and the storer.
 inline name_slots() {
   if
   :: sets_of(round) != 0 -> slots[round % AHEAD] = round
@@ -110,7 +111,8 @@ inline fetch() {
 #endif
 }
 
-// Before the last set, whose barrier is that of one of these: it would be a phase further.
+// Waits for all loads before the end marker, which uses the barrier of one of these sets and would begin its next
+// phase.
 inline await_loads() {
   for (nth : 1 .. (number < SETS -> number : SETS)) {
     has_ended(filled, number - nth)
@@ -122,7 +124,7 @@ proctype Fetcher() {
   for (round : 0 .. ROUNDS - 1) {
     atomic {
       if
-      :: skip  // contributions have come
+      :: skip  // contributions have arrived
       :: failed -> goto gave_up
       fi;
       name_slots()
@@ -181,7 +183,7 @@ gave_up:
   roles--
 }
 
-// wait_left, wait_stored: all of the groups before the last `pending`.
+// wait_left, wait_stored: all groups except the last `pending` have left, or are stored.
 #define have_left(pending) (left + (pending) >= stored)
 #ifdef WRITTEN_WHEN_LEFT
 #define are_stored(pending) have_left(pending)
@@ -303,12 +305,12 @@ inline count_moved() {
   od
 }
 
-// The hardware, with one set. What is stored is read as late as it leaves.
+// The hardware, with one set. A store reads its data as late as possible: when it leaves.
 proctype Set(byte number) {
 end:
   d_step {
     state[number] == LOADS;
-    assert(roles > 0);  // a block that has ended has no memory
+    assert(roles > 0);  // shared memory ends with the block
     state[number] = LANDED;
     content[at(number)] = number;
     filled[at(number)] = 1 - filled[at(number)]
@@ -328,7 +330,7 @@ end_here:
   }
 }
 
-// Nobody gives up, or somebody does, at any time.
+// Either no other warp gives up, or one does at any time.
 proctype Other() {
   if
   :: skip

@@ -1,6 +1,6 @@
-// The links of host ranks in shared memory (transports/slots): one writer, two readers of the same slots. A slot's
-// header has the number of the message and the signature of the call; the number is stored last, as a release. In some
-// runs one of the writer's calls is another one than the readers'.
+// Links of host ranks in shared memory (transports/slots): one writer, two readers of the same slots. A slot's header
+// holds the number of the message and the signature of the call; the number is stored last, with release order. In some
+// runs one of the writer's calls differs from the readers'.
 // mutants: NO_RELEASE=assertion NO_ACQUIRE=assertion ANY_NUMBER=assertion ONE_RELEASE_IS_ENOUGH=assertion
 // mutants: RELEASE_BEFORE_READING=assertion NO_COMPARISON=assertion NO_ABORT=deadlock
 #define DEPTH 2
@@ -23,7 +23,7 @@
 #define number_of(message) ((message) + 1)
 #endif
 
-byte other_message = MESSAGES;  // which of the writer's is of another call
+byte other_message = MESSAGES;  // the writer's message that belongs to another call
 
 proctype Writer() {
   byte message, signature;
@@ -79,7 +79,7 @@ proctype Reader(byte me) {
 gave_up:
 }
 
-// Something fails at any time, or never.
+// A failure may happen at any time, or never.
 proctype Host() {
   if
   :: skip

@@ -1,9 +1,9 @@
-// Copies through host memory (executor/copy_engine/staged_copies.cpp): three ranks make two calls of any kinds, of several rounds,
-// through slots that all of them share. A rank has a stream that uploads and one that downloads, which begin a call when both
-// have ended the one before. Words are written by streams that fence before each write, so memory is plain; a copy takes its
-// time, in which what it reads must stay. ONE_QUEUE: commands of both streams wait for one another as they were enqueued.
-// ABORT: two ranks, of which rank 1 never makes its second call; at some time the communicator fails, and hosts end what their
-// streams wait for.
+// Copies through host memory (executor/copy_engine/staged_copies.cpp): three ranks make two calls of any kinds, with
+// several rounds, through slots that all ranks share. A rank has a stream that uploads and one that downloads, which
+// begin a call when both have ended the previous one. Streams fence before each write of a word, so memory is modelled
+// as plain. A copy takes time, during which its source must not change. ONE_QUEUE: both streams share a hardware queue,
+// so their commands run in the order in which they were enqueued. ABORT: two ranks, of which rank 1 never makes its
+// second call. At some time the communicator fails, and the hosts release the waits of their streams.
 // variants: STREAMS ONE_QUEUE ABORT
 // mutants: NO_CREDIT=assertion CREDIT_OF_ONE=assertion CREDIT_TOO_SOON=assertion
 // mutants: NO_WAIT=assertion WAIT_FOR_ONE=assertion WORD_BEFORE_UPLOAD=assertion WORD_BEFORE_DOWNLOAD=assertion
@@ -35,11 +35,11 @@ mtype kinds[CALLS];
 #define uploads(rank) (kinds[call] == ALL || (kinds[call] == FROM_0 && (rank) == 0) || (kinds[call] == TO_1 && (rank) != 1))
 #define downloads(rank) (kinds[call] == ALL || (kinds[call] == FROM_0 && (rank) != 0) || (kinds[call] == TO_1 && (rank) == 1))
 
-// What lies in the slots: a round, and one more; 0 while it is written.
+// The contents of the slots: the number of the round plus one; 0: being written.
 byte slots[DEPTH * RANKS];
 #define chunk_of(round, rank) slots[((round) % DEPTH) * RANKS + (rank)]
-byte uploaded[RANKS], downloaded[RANKS];  // words
-byte upped[RANKS], downed[RANKS];         // calls that a rank's streams have ended
+byte uploaded[RANKS], downloaded[RANKS];  // the words
+byte upped[RANKS], downed[RANKS];         // number of calls that a rank's streams have ended
 #ifdef ABORT
 bit failed;
 #define calls_of(rank) ((rank) == 1 -> 1 : CALLS)
@@ -69,7 +69,7 @@ bit failed;
 #define all_there(round) (is_there(0, round) && is_there(1, round) && of_rank_2(is_there(2, round)))
 #endif
 
-// A rank's own chunk is read by the others only.
+// A rank's own chunk is read only by the others.
 #define is_right(rank, round) (!uploads(rank) || (rank) == me || chunk_of(round, rank) == (round) + 1)
 inline read(round) {
   d_step {
@@ -79,7 +79,7 @@ inline read(round) {
   }
 }
 
-#ifdef ABORT  // what is copied is worthless
+#ifdef ABORT  // the copied data does not matter
 #define upload(round) has_credit(round)
 #define download(round) all_there(round)
 #else
@@ -156,7 +156,7 @@ proctype Downloads(byte me) {
 #define LEAD (DEPTH - 2)
 #endif
 
-// A word is enqueued with the stream's next command.
+// A word is enqueued together with the stream's next command.
 inline flush_uploaded() {
   if
   :: up_word != 0 -> atomic { uploaded[me] = up_word; up_word = 0 }

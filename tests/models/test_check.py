@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Unit tests of check.py: what it accepts and, above all, what it refuses."""
+"""Unit tests of check.py: what it accepts and, more importantly, what it refuses."""
 
 import sys
 import tempfile
@@ -9,7 +9,7 @@ from unittest import mock
 
 import check
 
-# Two processes count to two; with RACE they read and write in two steps, with NOBODY_ENDS one waits for ever.
+# Two processes count to two. With RACE they read and write in separate steps; with NOBODY_ENDS one waits for ever.
 MODEL = """// mutants: RACE=assertion NOBODY_ENDS=deadlock
 byte count, done;
 active [2] proctype Counter() {

@@ -1,7 +1,7 @@
-// Two hops between three ranks (run_two_hop): contributions go to the owner of a slice, results from there to the
-// receivers; round t is contributed while round t - 1 is reduced and round t - 2 received. An all-reduce, a reduce and
+// Two hops between three ranks (run_two_hop): contributions go to the owner of a slice, and results from there to the
+// receivers. Round t is contributed while round t - 1 is reduced and round t - 2 received. An all-reduce, a reduce and
 // a broadcast follow one another. Contributions and results share the slots of a ring, in an order that writer and
-// reader count alike, and four slots are just enough; through host memory results go by a ring that all read.
+// reader both derive; four slots are just enough. Through host memory, results use a ring that all ranks read.
 // variants: LINES BULK MULTICAST
 // mutants: NO_CREDIT=assertion THREE_SLOTS=deadlock RESULT_BEFORE_CONTRIBUTION=assertion
 // mutants: BULK:NO_FENCE=assertion
@@ -14,7 +14,7 @@
 #define PAIRS (RANKS * RANKS)
 #define RINGS (2 * PAIRS)
 #ifdef MULTICAST
-#define CALLS 2  // through host memory a broadcast takes one hop
+#define CALLS 2  // through host memory a broadcast uses one hop
 #else
 #define CALLS 3
 #endif
@@ -24,17 +24,17 @@
 #else
 #define PLACES ((PAIRS + RANKS) * DEPTH)
 #endif
-#define NEVER_ABORTED  // one_hop.pml gives up
+#define NEVER_ABORTED  // one_hop.pml models giving up
 #include "memory.inc"
 #include "lane.inc"
 
-// By writer, so that what one rank stores to lies together: the slots, and after those of all ranks, their flags. Of
-// rings that all read, the counts are one for each reader, the slots only one.
+// Rings are ordered by writer, so that what one rank stores to is contiguous: first the slots of all ranks, then their
+// flags. Rings that all ranks read have counts for each reader, but only one set of slots.
 #define ring(writer, reader) ((writer) * RANKS + (reader))
 #define slot_place(ring, use) ((ring) * DEPTH + slot_of(use))
 #define flag_place(ring, use) (PAIRS * DEPTH + slot_place(ring, use))
 #ifdef MULTICAST
-#define is_multicast (call == 0)  // an all-reduce, whose results go to everybody
+#define is_multicast (call == 0)  // an all-reduce, whose results go to all ranks
 #define result_ring(writer, reader) (ring(writer, reader) + PAIRS * is_multicast)
 #define result_place(writer, reader, use) \
   ((is_multicast * (PAIRS + (writer)) + (1 - is_multicast) * ring(writer, reader)) * DEPTH + slot_of(use))
@@ -44,7 +44,7 @@
 #define result_place(writer, reader, use) slot_place(ring(writer, reader), use)
 #endif
 
-// all-reduce, reduce to rank 0, broadcast from rank 1
+// The calls are an all-reduce, a reduce to rank 0 and a broadcast from rank 1.
 #define contributes(call, rank) ((call) != 2 || (rank) == 1)
 #define owns(call, rank) ((call) == 0 || (call) == 1 && (rank) != 0 || (call) == 2 && (rank) != 1)
 #define receives(call, rank) ((call) == 0 || (call) == 1 && (rank) == 0 || (call) == 2 && (rank) != 1)
@@ -59,7 +59,7 @@
 #define contribution_of(call, round, owner, rank) (1 + (((call) * ROUNDS + (round)) * RANKS + (owner)) * RANKS + (rank))
 #define result_of(call, round, owner) (128 + ((call) * ROUNDS + (round)) * RANKS + (owner))
 
-// The uses of slots that this iteration fills and reads, by peer; NONE: it does not.
+// The uses of slots that this iteration fills and reads, by peer; NONE: it uses no slot.
 #define NONE 255
 typedef Uses { byte contribution_out, result_out, contribution_in, result_in };
 
@@ -192,7 +192,7 @@ inline collect() {
 }
 
 #ifdef BULK
-// The uses that are to be published, and of which ranks.
+// The uses that are to be published, and the ranks that have such.
 Uses due[PAIRS];
 bit is_due[RANKS], has_left[RANKS];
 
@@ -213,7 +213,7 @@ inline publish_use(use) {
   fi
 }
 
-// The threads that publish, while others prepare the next iteration.
+// The threads that publish flags while others prepare the next iteration.
 proctype FlagPublisher(byte me) {
   byte peer;
   do
@@ -250,8 +250,8 @@ inline give_back_all() {
   }
 }
 
-// What is one step here, up to the next wait, no peer can tell from several: what a peer does meanwhile changes none of
-// it.
+// Steps up to the next wait are merged into one: no peer can observe the difference, and nothing that a peer does
+// meanwhile changes them.
 proctype Rank(byte me) {
   byte call, peer, datum;
   short iteration;
@@ -272,7 +272,7 @@ proctype Rank(byte me) {
       atomic {
         if
         :: iteration < last_of(call, me) -> give_back_all()
-        :: else -> skip  // the next launch does
+        :: else -> skip  // the next launch does it
         fi
       };
       atomic {

@@ -1,9 +1,9 @@
-// How the threads that add up sleep and wake (LaneReducers): the two threads of one rank, each with a lane of the
-// GPUs, up to two reductions. They sleep until a reduction is pushed; where its GPU has not begun it, the first thread
-// looks again and again and the other sleeps until somebody has seen it begin. A thread of another rank adds up lane 0,
-// at which the first one looks, and may be quick. The program ends while the threads sleep (STOPS, with two GPUs), or
-// the communicator fails at any time and nobody stops them (FAILS, with one). Once, a thread wakes though nobody has
-// woken it. Slots are in reducers.pml: here memory is plain.
+// How the CPU threads that add up sleep and wake (LaneReducers): the two threads of one rank, each with a lane of the
+// GPUs, and up to two reductions. They sleep until a reduction is pushed. While the GPU has not begun it, the first
+// thread keeps polling, and the other one sleeps until some thread has seen that the GPU has begun. A thread of another
+// rank adds up lane 0, which the first thread polls, and it may be fast. Either the program ends while the threads
+// sleep (STOPS, with two GPUs), or the communicator fails at any time and nobody stops them (FAILS, with one GPU).
+// Once, a thread wakes up spuriously. The slots are modelled in reducers.pml; here memory is plain.
 // variants: STOPS FAILS
 // mutants: PUSH_WITHOUT_NOTIFY=deadlock PUSH_WITHOUT_LOCK=deadlock NO_SECOND_LOOK=assertion
 // mutants: STOP_WITHOUT_NOTIFY=deadlock STOP_WITHOUT_LOCK=deadlock TELL_WITHOUT_NOTIFY=deadlock
@@ -18,20 +18,20 @@
 #endif
 #define THREADS 2
 #define REDUCTIONS 2
-#define USES 2  // of lane 0 in a reduction, all of one slot
+#define USES 2  // uses of lane 0 in a reduction, all of one slot
 #define OURS 0  // the GPU of this rank
 
-byte reductions;  // that the program makes
+byte reductions;  // number of reductions that the program makes
 
-// What GPUs bring and threads tell, by counts.
-byte first_flag;                // lane 0 of our GPU: the use that its slot was filled for last
-byte brought[GPUS * THREADS];   // chunks, of the lane of each thread
+// What GPUs upload and threads tell, by counts.
+byte first_flag;               // lane 0 of this rank's GPU: the use for which its slot was last filled
+byte brought[GPUS * THREADS];  // chunks uploaded, on the lane of each thread
 byte results[GPUS * THREADS];
-byte launched, begun_by_gpu;    // of our GPU, reductions
+byte launched, begun_by_gpu;  // number of reductions of this rank's GPU
 bit ended[GPUS];
 #define of(gpu, thread) ((gpu) * THREADS + (thread))
 
-// LaneReducers. `first` + the number of kept reductions is `pushed`.
+// State of LaneReducers. `first` is the first reduction that is kept, `pushed` one more than the last.
 bit locked;
 bit asleep[THREADS];
 byte first, pushed, begun;
@@ -42,8 +42,8 @@ bit wakes_by_itself = 1;
 #define notify_all() d_step { asleep[0] = 0; asleep[1] = 0 }
 #define is_over (stopping || aborted)
 
-// std::condition_variable::wait: takes the mutex, looks, and gives it back as it falls asleep; so does who is woken.
-// Where the mutex is held for one step alone, `!locked` is all of it.
+// std::condition_variable::wait: takes the mutex, checks the condition, and releases the mutex as it falls asleep; the
+// same after it has been woken. Where the mutex is held for only one step, `!locked` suffices to model it.
 inline sleep_until(condition) {
   do
   :: atomic {
@@ -99,7 +99,7 @@ inline push() {
 #ifndef PUSH_WITHOUT_LOCK
     !locked;
 #endif
-    // What all threads have done is dropped.
+    // Drops the reductions that all threads have done.
 #ifdef DROP_WHAT_ONE_HAS_DONE
     first = (done[0] > done[1] -> done[0] : done[1]);
 #else
@@ -135,7 +135,7 @@ inline push() {
 #define looks (me == 0)
 #endif
 
-// A failure is noticed by whoever looks: threads between naps, too.
+// Every thread that polls notices a failure, also between naps.
 inline end_all() {
   if
   :: !aborted -> abort_all()
@@ -212,7 +212,7 @@ inline bring(thread) {
 #define has_all \
   (results[of(me, 0)] > number && results[of(me, 1)] > number && (me != OURS || first_flag == (number + 1) * USES))
 
-// Each lane has a block, which waits for nobody but the lane's thread.
+// Each lane has a block, which waits only for the lane's thread.
 proctype Gpu(byte me) {
   byte number;
   do
@@ -225,7 +225,7 @@ proctype Gpu(byte me) {
      fi;
      do
      :: atomic { me == OURS && first_flag < (number + 1) * USES ->
-          first_flag++;  // another rank's thread has added up the use before
+          first_flag++;  // another rank's thread has added up the previous use
           begun_by_gpu = number + 1
         }
      :: atomic { brought[of(me, 0)] == number -> bring(0) }
@@ -249,7 +249,7 @@ proctype Program() {
   od
 #ifdef STOPS
   ;
-  ended[OURS];  // await_own_work: nobody waits for the other rank's
+  ended[OURS];  // await_own_work: the program does not wait for the other rank's work
 #ifdef STOP_WITHOUT_LOCK
   stopping = 1;
 #else
@@ -262,7 +262,7 @@ proctype Program() {
 }
 
 #ifdef FAILS
-// What looks after a rank; of the other one, only that it ends its kernels.
+// The attendant thread of this rank. Of the other rank's attendant, only that it ends its rank's kernels.
 proctype Attendant() {
   failed = 1;
   kernels_end = 1

@@ -11,7 +11,7 @@
 #include "plan/request.hpp"
 #include "requests.hpp"
 
-/// Every catalogue entry is proven for every collective it supports.
+/// Proves every algorithm of the catalogue for every collective that it supports.
 namespace strait {
 namespace {
 
@@ -41,7 +41,7 @@ std::string case_name(const testing::TestParamInfo<Case>& info) {
 
 class CatalogueProof : public testing::TestWithParam<Case> {
  protected:
-  /// Proves all variants of a request: returns how many there were.
+  /// Proves all variants of the requests for `ranks` ranks, and returns how many there were.
   int prove_all(std::uint32_t ranks, const std::vector<std::uint32_t>& depths, bool every_slice_count) {
     const Algorithm& algorithm = *GetParam().algorithm;
     int proven = 0;
@@ -50,7 +50,7 @@ class CatalogueProof : public testing::TestWithParam<Case> {
       if (!algorithm.supports(request)) continue;
       for (const test::Placement placement : test::placements(request.collective)) {
         const auto [plan, in_place] = test::build(algorithm, request, placement);
-        // Many algorithms do not look at every part of the request.
+        // Many algorithms do not depend on every part of the request.
         if (std::find(seen.begin(), seen.end(), std::pair(plan, in_place)) != seen.end()) continue;
         seen.emplace_back(plan, in_place);
         for (const std::uint32_t depth : depths) {

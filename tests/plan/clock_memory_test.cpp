@@ -14,7 +14,7 @@ Plan plan_of(std::string_view algorithm, Collective collective, bool peer_memory
   return build_all(*find_algorithm(algorithm), request);
 }
 
-/// 1 GB/s is 1000 bytes a microsecond; steps, calls and signals take no time.
+/// 1 GB/s is 1000 bytes per microsecond; steps, calls and signals take no time.
 HostRates bare_rates() {
   HostRates rates;
   rates.call_us = rates.step_us = rates.latency_us = 0;
@@ -38,12 +38,12 @@ TEST(ClockMemory, TheReaderPaysForLinesOfAnotherCore) {
   EXPECT_NEAR(time_us(plan, 1000, rates), 1 + 2, 1e-3);  // a copy into the slot, a sum of two
   rates.memory.fetch_gbps = 0.5;                         // 2 us instead of 1
   EXPECT_NEAR(time_us(plan, 1000, rates), 1 + 2 + 1, 1e-3);
-  rates.memory.replace_gbps = 0.25;  // the slot was read by the other core last time
+  rates.memory.replace_gbps = 0.25;  // the other core read the slot last time
   EXPECT_NEAR(time_us(plan, 1000, rates), 1 + 3 + 2 + 1, 1e-3);
 }
 
 TEST(ClockMemory, ASlotWrittenBesideTheOutputHasARateOfItsOwn) {
-  // Each copies its input to its output and the other's slot, then that of the other to its output.
+  // Each rank copies its input to its output and to the other's slot, then the other's block to its output.
   const Plan plan = plan_of("staged", Collective::all_gather);
   HostRates rates = bare_rates();
   rates.memory.two_copies_gbps = 0.5;  // 2 us instead of 1
@@ -70,17 +70,17 @@ TEST(ClockMemory, WhatTheOwnCacheCannotHoldComesFromTheSharedOne) {
   const Plan plan = plan_of("peer_one_hop", Collective::all_reduce, true);
   HostRates rates = bare_rates();
   rates.memory.shared_read_gbps = 0.5;   // 1 us more
-  rates.memory.shared_write_gbps = 0.5;  // likewise
+  rates.memory.shared_write_gbps = 0.5;  // 1 us more
   rates.memory.core_cache_bytes = 3000;
   EXPECT_NEAR(time_us(plan, 1000, rates), 2, 1e-3);
-  rates.memory.core_cache_bytes = 1500;  // half of it: half a microsecond for each of two sources and one destination
+  rates.memory.core_cache_bytes = 1500;  // half of it: 0.5 us more for each of two sources and one destination
   EXPECT_NEAR(time_us(plan, 1000, rates), 2 + 1.5, 1e-3);
 }
 
 TEST(ClockMemory, OutputsBeyondTheSharedCacheStreamToDram) {
   const Plan plan = plan_of("peer_one_hop", Collective::all_reduce, true);
   HostRates rates = bare_rates();
-  rates.cache_bytes = 1000;  // four buffers of 1000 bytes: three quarters lie in DRAM
+  rates.cache_bytes = 1000;  // of four buffers of 1000 bytes, three quarters are in DRAM
   rates.memory.stream_gbps = 0.25;
   EXPECT_NEAR(time_us(plan, 1000, rates), 2 + 3, 1e-3);
 }

@@ -18,7 +18,7 @@ Plan plan_of(std::string_view algorithm, Collective collective, std::uint32_t ra
   return build_all(*find_algorithm(algorithm), request);
 }
 
-/// Round numbers, and nothing shared.
+/// A model with round numbers in which ranks share no resource.
 ClockModel plain_model(std::uint32_t ranks) {
   HostRates rates;
   rates.call_us = 0;
@@ -82,7 +82,7 @@ TEST(Clock, ManySlicesAreExtrapolated) {
 TEST(Clock, RanksShareDramBeyondTheCache) {
   const Plan plan = plan_of("one_hop", Collective::all_gather, 4);
   HostRates rates;
-  rates.memory = {};  // nothing but the rate that all share
+  rates.memory = {};  // only the rate that all ranks share
   const auto small = simulate(plan, {.count = 64 << 10}, host_model(4, 4, rates));
   const auto large = simulate(plan, {.count = 64 << 20}, host_model(4, 4, rates));
   ASSERT_TRUE(small && large);
@@ -99,7 +99,7 @@ TEST(Clock, RanksShareCores) {
   const Plan plan = plan_of("one_hop", Collective::all_reduce, 8);
   HostRates rates;
   rates.switch_us = 0;
-  rates.memory = {};  // else ranks on one core would also spare the way to another's cache
+  rates.memory = {};  // otherwise ranks on one core would also save the transfer from another core's cache
   const double on_eight = time_us(plan, {.count = 256 << 10}, host_model(8, 8, rates));
   const double on_two = time_us(plan, {.count = 256 << 10}, host_model(8, 2, rates));
   EXPECT_NEAR(on_two / on_eight, 4, 0.5);
@@ -109,7 +109,7 @@ TEST(Clock, RanksShareCores) {
 }
 
 TEST(Clock, BytesCrossTheResourcesOfTheirPath) {
-  // All ranks push through one port of 1 GB/s: 4 * 1000 bytes at least 4 us, where each has 1 GB/s alone.
+  // All ranks write through one port of 1 GB/s: 4 * 1000 bytes take at least 4 us, though each rank alone has 1 GB/s.
   const Plan plan = plan_of("one_hop", Collective::all_gather, 4);
   ClockModel model = plain_model(4);
   model.copy_gbps = 4;
@@ -143,7 +143,7 @@ TEST(Clock, AMeasuredPlanTakesWhatItTook) {
   EXPECT_EQ(time_us(one_hop, size, model), one_hop_us);
 }
 
-/// Rounding of a time of many seconds is more than the least that a step may take.
+/// After many simulated seconds, rounding errors of the time are larger than the shortest step.
 TEST(Clock, TimeGoesOnAfterManySeconds) {
   const Plan plan = plan_of("one_hop", Collective::all_gather, 4);
   const ClockSize size{.count = 1000};
@@ -154,13 +154,13 @@ TEST(Clock, TimeGoesOnAfterManySeconds) {
       for (ClockPath& path : model.paths) path = {latency_us, 0, {0}};
       const auto result = simulate(plan, size, model);
       ASSERT_TRUE(result) << gbps << " GB/s, " << latency_us << " us: " << result.error().message;
-      // Each rank's bytes cross the link when they are written and when three others read them.
+      // Each rank's bytes cross the link when they are written, and once for each of the three others that read them.
       const double link_us = 4 * 4 * 1000 / (gbps * 1e3);
       EXPECT_NEAR(result->total_us, link_us + latency_us, 0.01 * (link_us + latency_us)) << gbps << ", " << latency_us;
     }
 }
 
-/// Where ranks share links and end together but for rounding, too.
+/// The same, where ranks share links and end at the same time except for rounding errors.
 TEST(Clock, SlowAlgorithmsOfManySlicesEnd) {
   for (const double gbps : {1e-1, 1e-3, 1e-5, 1e-7})
     for (const double latency_us : {10.0, 1.1e7})
@@ -192,7 +192,7 @@ TEST(Clock, StepsOfTheTimelineFollowOneAnother) {
   for (const RankPlan& mine : plan)
     for (const Lane& lane : mine.lanes) steps += lane.steps.size();
   EXPECT_EQ(result->timeline.size(), steps * result->simulated_slices);
-  std::vector<double> busy_until(4, 0);  // one thread a rank: nothing overlaps
+  std::vector<double> busy_until(4, 0);  // one thread per rank: steps do not overlap
   for (const TimedStep& step : result->timeline) {
     EXPECT_GE(step.begin_us, busy_until[step.rank] - 1e-6);
     busy_until[step.rank] = step.end_us;

@@ -1,5 +1,5 @@
-// Selection where the clock cannot go: predictions by levels against the clock where it can, and their cost at 4096
-// ranks.
+// Selection for numbers of ranks that the clock cannot simulate: predictions by levels are compared with the clock
+// where it can, and their cost is checked for 4096 ranks.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/resource.h>
@@ -15,7 +15,7 @@
 #include "select/estimate.hpp"
 #include "select/select.hpp"
 
-// What a test allocates is counted, so that "10 MB a rank" is a number.
+// Counts what a test allocates, so that "10 MB a rank" can be checked.
 namespace {
 std::atomic<std::size_t> live_bytes{0};
 std::atomic<std::size_t> peak_bytes{0};
@@ -43,7 +43,7 @@ void operator delete(void* memory, const std::nothrow_t&) noexcept { operator de
 namespace strait {
 namespace {
 
-/// The same machine for the clock.
+/// Returns a clock model of the same machine.
 ClockModel clock_model(const LevelModel& machine) {
   ClockModel model = machine.rank_costs;
   model.ranks = machine.ranks();
@@ -74,7 +74,7 @@ ClockModel clock_model(const LevelModel& machine) {
   return model;
 }
 
-/// Hosts of 8 H800 with a NIC of 400 Gbit/s for each: about what TARGETS of such machines give.
+/// Hosts of 8 H800 GPUs, each with a NIC of 400 Gbit/s; approximately what TARGETS of such machines give.
 LevelModel machine_of(std::uint32_t hosts, std::uint32_t ranks_a_host) {
   LevelModel machine;
   machine.rank_costs.call_us = 3;
@@ -108,7 +108,7 @@ constexpr std::array<std::pair<std::uint32_t, std::uint32_t>, 7> small_machines{
     {{1, 4}, {1, 8}, {2, 4}, {4, 2}, {2, 8}, {4, 4}, {3, 4}}};
 constexpr std::array<std::size_t, 6> sizes_bytes{64, 1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20};
 
-/// What the ranks of a host share on the way to others is a limit of the level between hosts.
+/// What the ranks of a host share on the way to other hosts becomes a limit of the level between hosts.
 TEST(LevelModel, KnowsWhatIslandsShare) {
   ClockModel model;
   model.ranks = 8;
@@ -133,7 +133,7 @@ TEST(LevelModel, IslandsThatAreNotAlikeAreNoLevel) {
   EXPECT_EQ(levels.levels[0].latency_us, 20);
 }
 
-/// What the clock says of the estimates' choice, over what it says of its own.
+/// Compares the clock's time for the estimates' choice with its time for its own choice.
 TEST(Estimate, ChoosesAsTheClockDoesWhereBothCan) {
   int choices = 0, alike = 0;
   for (const auto& [hosts, ranks_a_host] : small_machines)
@@ -188,11 +188,11 @@ TEST(Estimate, NamesTheLevelThatBinds) {
   const LevelModel machine = machine_of(4, 4);
   const PlanRequest request = request_of(Collective::all_to_all, 4, 4);
   LevelModel narrow = machine;
-  narrow.levels[1].island_gbps = 5;  // for four ranks with 45 GB/s each
+  narrow.levels[1].island_gbps = 5;  // shared by four ranks that could use 45 GB/s each
   const auto choice = choose(request, DataType::float32, ReduceOp::sum, 16 << 20, narrow);
   ASSERT_TRUE(choice);
   EXPECT_EQ(choice->alternatives.front().binding, "level 1");
-  // 12 of 16 blocks of 64 MiB leave the host, from each of its four ranks.
+  // From each of the host's four ranks, 12 of 16 blocks of 64 MiB leave the host.
   const double least_us = 4 * 12 * 64.0 * (1 << 20) / 5e3;
   EXPECT_GE(choice->predicted_us, least_us);
   EXPECT_LE(choice->predicted_us, 1.2 * least_us);
@@ -221,12 +221,13 @@ double thread_ms() {
   return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
 }
 
-/// 512 hosts of 8. Sanitizers and other programs slow this down, so the time is that of this thread, the best of ten.
+/// 512 hosts of 8. Sanitizers and other programs slow this down, so it measures this thread's CPU time, the best of
+/// ten.
 TEST(Estimate, SelectsFor4096RanksInMilliseconds) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   constexpr double most_ms = 2000;
 #else
-  constexpr double most_ms = 100;  // the goal is 50 on a machine of its own: perf/select_cost measures it
+  constexpr double most_ms = 100;  // the goal is 50 on an idle machine, which perf/select_cost measures
 #endif
   constexpr std::size_t most_bytes = 10'000'000;
   const LevelModel machine = machine_of(512, 8);

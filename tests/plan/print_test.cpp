@@ -65,7 +65,7 @@ TEST(PrintSvg, HasABoxForEachStepAndAnArrowForEachTransfer) {
 }
 
 TEST(PrintSvg, PutsEveryStepBelowWhatItWaitsFor) {
-  // A ring of 4: each rank's last block takes three hops, so four rows.
+  // In a ring of 4, each rank's last block takes three hops, so there are four rows.
   const std::string svg = to_svg(plan_of("ring", Collective::all_gather, 4));
   EXPECT_THAT(svg, HasSubstr("height=\"272\""));  // 64 above, 4 rows of 48, 16 below
 }
@@ -75,7 +75,7 @@ TEST(PrintSvg, OfManyLanesDrawsTheFirstOnesAndSaysSo) {
   for (RankPlan& mine : plan) mine.lanes.resize(7, mine.lanes.front());
   const std::string svg = to_svg(plan);
   EXPECT_THAT(svg, HasSubstr("8 ranks, one slice; of 7 lanes that ranks have, the first 3 of each</text>"));
-  EXPECT_THAT(svg, HasSubstr("width=\"5052\""));  // 8 ranks of 3 lanes of 200, and 9 gaps of 28
+  EXPECT_THAT(svg, HasSubstr("width=\"5052\""));  // 8 ranks of 3 lanes, each 200 wide, and 9 gaps of 28
   EXPECT_THAT(to_svg(plan_of("one_hop", Collective::broadcast, 8)), Not(HasSubstr("lanes that ranks have")));
 }
 

@@ -7,7 +7,7 @@
 #include "plan/request.hpp"
 #include "requests.hpp"
 
-/// Plans with one defect each, and what the proof says about them.
+/// Plans with one defect each, and the proof's message about it.
 namespace strait {
 namespace {
 
@@ -86,7 +86,7 @@ TEST(ProofRejects, PartialSumsWhereOneRoundingIsPromised) {
 }
 
 TEST(ProofRejects, OverwritingInPlaceWhatPeersStillRead) {
-  // Built for calls out of place, so nobody waits before writing the output.
+  // Built for calls out of place, so no rank waits before it writes its output.
   const Plan plan = plan_of("peer_one_hop", Collective::all_reduce, 3);
   EXPECT_EQ(verdict(plan, in_rank_order), "proven");
   EXPECT_THAT(verdict(plan, in_place(3)),
@@ -274,7 +274,7 @@ TEST(ProofRejects, ABarrierThatHearsOfNeighboursOnly) {
 }
 
 TEST(ProofRejects, RacesBetweenLanesOfOneRank) {
-  // The second lane copies the chunk that the first one writes.
+  // The second lane copies the chunk that the first lane writes.
   Plan plan = plan_of("one_hop", Collective::all_reduce, 1);
   Lane other;
   other.steps.emplace_back();
@@ -286,7 +286,7 @@ TEST(ProofRejects, RacesBetweenLanesOfOneRank) {
               testing::AnyOf(HasSubstr("nothing orders the two"), HasSubstr("reads a chunk that nobody has written")));
 }
 
-/// Here the reader comes first. In place the output lies where the other lane may still read.
+/// Here the reading lane comes first. In place, the output is memory that the other lane may still read.
 TEST(ProofRejects, OverwritingWhatAnotherLaneMayStillRead) {
   Plan plan = plan_of("one_hop", Collective::all_reduce, 1);
   Lane other;
@@ -328,7 +328,7 @@ TEST(ProofRejects, CopiesBetweenElementsAndAccumulators) {
 }
 
 TEST(Proof, CountsAWideChainAsOneRounding) {
-  // 0 -> 1 -> 2 with accumulators on the way is the sum in rank order.
+  // 0 -> 1 -> 2 with accumulators on the links adds in rank order.
   PlanRequest request = request_of(Collective::reduce, 3);
   request.root = 2;
   Plan plan = plan_of("ring", request);

@@ -19,7 +19,7 @@ Shape shape_of(std::uint32_t ranks, const std::vector<std::uint32_t>& sizes) {
 
 namespace {
 
-/// Islands of one to four ranks each; those of odd seeds are no neighbours.
+/// Islands of one to four ranks each. With an odd seed the ranks of an island are not neighbours.
 Shape random_islands(std::uint32_t ranks, std::uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<std::uint32_t> members(ranks);
@@ -39,7 +39,7 @@ std::vector<Shape> shapes(std::uint32_t ranks) {
   for (const std::uint32_t island : {2U, 3U, 4U, 8U})
     if (ranks > island && ranks % island == 0) shapes.push_back(shape_of(ranks, {island}));
   if (ranks >= 8 && ranks % 4 == 0) shapes.push_back(shape_of(ranks, {2, 2}));
-  if (ranks >= 4 && ranks % 2 == 0) {  // neighbours lie in different islands
+  if (ranks >= 4 && ranks % 2 == 0) {  // neighbours are in different islands
     Shape striped;
     striped.levels.emplace_back();
     for (std::uint32_t rank = 0; rank < ranks; ++rank) striped.levels[0].push_back(rank % 2);
@@ -48,7 +48,7 @@ std::vector<Shape> shapes(std::uint32_t ranks) {
   for (const std::uint32_t seed : {2 * ranks, 2 * ranks + 1})
     if (ranks >= 3) shapes.push_back(random_islands(ranks, seed));
   if (ranks == 10)
-    shapes.push_back({{{0, 1, 1, 2, 2, 3, 4, 4, 5, 5}, {0, 0, 0, 0, 0, 1, 1, 1, 1, 1}}});  // pairs, sockets
+    shapes.push_back({{{0, 1, 1, 2, 2, 3, 4, 4, 5, 5}, {0, 0, 0, 0, 0, 1, 1, 1, 1, 1}}});  // pairs within sockets
   return shapes;
 }
 
@@ -123,7 +123,7 @@ std::vector<std::vector<PointToPoint>> random_group(std::uint32_t ranks, std::ui
     group[from].push_back({.sends = true, .peer = to});
     group[to].push_back({.sends = false, .peer = from});
   }
-  // Every rank posts in an order of its own: only the order between two ranks is bound, which the stable sort keeps.
+  // Every rank posts in its own order. Only the order between two ranks is fixed, which the stable sort preserves.
   for (auto& posted : group) {
     std::vector<std::uint32_t> weights(2 * ranks);
     for (auto& weight : weights) weight = static_cast<std::uint32_t>(random());

@@ -31,7 +31,8 @@ TEST(Selector, RemembersWhatItChose) {
   EXPECT_EQ(*again, small);
 }
 
-/// Many ranks choose by the paths from rank 0 alone: as if they had all, here of two hosts.
+/// With many ranks, selection uses only the paths from rank 0. It must choose as with all paths, here between two
+/// hosts.
 TEST(Selector, ManyRanksNeedNoTableOfPairs) {
   constexpr std::uint32_t ranks = 64;
   const auto between_hosts = [](ClockModel& model) {
@@ -67,7 +68,7 @@ TEST(Selector, DistinguishesAllThatChoicesDependOn) {
   EXPECT_GT((*peers)->alternatives.size(), of_floats.alternatives.size());
 }
 
-/// Its lanes and slices as well, which were meant for another algorithm.
+/// The call's algorithm also replaces the lanes and slices of the settings, which were meant for another algorithm.
 TEST(Selector, ACallOverrulesTheTuningFileAndTheEnvironment) {
   Selector::Settings settings = settings_for(4);
   settings.tuning = parse_tuning(

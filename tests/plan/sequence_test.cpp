@@ -7,11 +7,11 @@
 #include "plan/request.hpp"
 #include "requests.hpp"
 
-/// Operations back to back, groups of sends and receives, and how much a plan moves.
+/// Proofs of operations that follow one another and of groups of sends and receives; and how much data plans move.
 namespace strait {
 namespace {
 
-/// Any operation that `ranks` ranks can do, with a random algorithm, root, number of slices and placement.
+/// Returns a random operation that `ranks` ranks can do, with a random algorithm, root, number of slices and placement.
 ProofOperation random_operation(std::uint32_t ranks, std::mt19937& random) {
   while (true) {
     const auto collective = static_cast<Collective>(random() % collective_count);
@@ -79,7 +79,7 @@ TEST(BackToBack, AnOperationThatLeavesASlotBehindIsRejected) {
   request.ranks = 2;
   const Algorithm& algorithm = *find_algorithm("one_hop");
   std::vector<ProofOperation> operations(2, {build_all(algorithm, request), {.depth = 2, .slices = 1}});
-  operations[0].options.slices = 2;  // the same plan, but the reader of the second one finds what the first one left
+  operations[0].options.slices = 2;  // same plan, but the second operation's reader finds what the first left
   EXPECT_TRUE(prove(operations));
   operations[0].plan[0].lanes[0].steps.push_back(operations[0].plan[0].lanes[0].steps[0]);
   EXPECT_FALSE(prove(operations));
@@ -113,7 +113,7 @@ TEST(SendReceive, AReceiveInTheWrongOrderIsRejected) {
 struct Textbook {
   const char* algorithm;
   Collective collective;
-  /// Chunks that a rank puts in, and chunks of a block; both by number of ranks.
+  /// Chunks that a rank sends, and chunks that it receives, by number of ranks.
   std::uint64_t (*sent)(std::uint64_t n);
   std::uint64_t (*received)(std::uint64_t n);
 };
@@ -139,7 +139,7 @@ constexpr auto all = [](std::uint64_t n) { return n; };
 constexpr auto one = [](std::uint64_t) { return std::uint64_t{1}; };
 constexpr auto none = [](std::uint64_t) { return std::uint64_t{0}; };
 
-// All-reduces that cut the buffer into n chunks of S/n: a ring moves 2(n-1)/n S, and so on.
+// All-reduces that divide the buffer of S bytes into n chunks of S/n: a ring moves 2(n-1)/n S, and so on.
 INSTANTIATE_TEST_SUITE_P(Textbook, TrafficTest,
                          testing::Values(Textbook{"ring", Collective::all_reduce, twice_n_less_1, twice_n_less_1},
                                          Textbook{"ring", Collective::all_gather, n_less_1, n_less_1},
@@ -170,7 +170,8 @@ TEST(Traffic, OfHalvingAndDoublingEqualsTheTextbookForPowersOfTwo) {
 }
 
 TEST(Traffic, OfATreeIsAtMostTwoChildrenUpAndDown) {
-  // Two halves of the data. Inside at most one of the two trees, so at most 3 halves in and 3 out, and 2 for the root.
+  // Each of two trees carries half of the data. A rank is an inner node of at most one, which makes at most 3 halves in
+  // and 3 out, and a leaf of the other, which makes one more each. The root is above both trees: 2 in and 2 out.
   for (std::uint32_t n = 2; n <= 64; ++n) {
     PlanRequest request;
     request.ranks = n;
@@ -183,7 +184,7 @@ TEST(Traffic, OfATreeIsAtMostTwoChildrenUpAndDown) {
 }
 
 TEST(Traffic, BetweenIslandsIsOneShareOfTheDataForEachRank) {
-  // 2 islands of 4: of the 8 chunks each rank exchanges its own 2 across, once as a part and once as a sum.
+  // 2 islands of 4: of the 8 chunks each rank sends its own 2 across, once as a contribution and once as a sum.
   PlanRequest request;
   request.ranks = 8;
   request.shape = test::shape_of(8, {4});
@@ -198,7 +199,7 @@ TEST(Traffic, BetweenIslandsIsOneShareOfTheDataForEachRank) {
 }
 
 TEST(Traffic, AnIslandOfAnySizeSendsAndReceivesAChunkOnce) {
-  // One alone, a pair, three, one alone, three; their members are no neighbours.
+  // Islands of one, two, three, one and three ranks, which are not neighbours.
   PlanRequest request;
   request.ranks = 10;
   request.shape.levels = {{0, 1, 2, 3, 4, 4, 2, 2, 1, 4}};

@@ -17,7 +17,8 @@
 
 namespace strait::testing {
 
-/// A process of another user, with unix sockets in the abstract namespace. Without privileges there is none.
+/// A forked process that runs as user `nobody` and uses unix sockets in the abstract namespace, on request of this one.
+/// It exists only if this process is root; otherwise the object converts to false. The destructor kills it.
 class AnotherUser {
  public:
   AnotherUser() {
@@ -35,10 +36,10 @@ class AnotherUser {
   AnotherUser& operator=(const AnotherUser&) = delete;
 
   explicit operator bool() const { return child_ > 0; }
-  /// Listens at a name.
+  /// Makes the other user listen at the abstract socket address `name`; returns whether that worked.
   bool listens_at(const std::string& name) const { return asks({'L', SOCK_STREAM, name}); }
-  /// Connects to a name, where somebody is about to listen, and sends a descriptor whose last close takes half a
-  /// minute.
+  /// Makes the other user connect to the abstract socket address `name`, where this process is about to listen, and
+  /// send a descriptor whose last close() blocks for half a minute. Returns whether that worked.
   bool sends_to(const std::string& name, int type) const { return asks({'S', type, name}); }
 
  private:
@@ -58,7 +59,7 @@ class AnotherUser {
            done;
   }
 
-  /// No more than system calls: threads that the parent has may hold locks.
+  /// Runs in the forked child, which may make only system calls: threads of the parent may have held locks at the fork.
   [[noreturn]] static void serve(int end) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     constexpr uid_t nobody = 65534;
@@ -82,7 +83,7 @@ class AnotherUser {
     const int listener = ::socket(AF_UNIX, wish.type, 0);
     return ::bind(listener, reinterpret_cast<const sockaddr*>(&address), size) == 0 && ::listen(listener, 8) == 0;
   }
-  /// Who is sent the descriptor is then the last to have it.
+  /// Sends the descriptor from a further child that exits, so that the receiver holds the last reference to it.
   static bool send_and_go(const Wish& wish) {
     const sockaddr_in never_accepts = listen_anywhere();
     const pid_t sender = ::fork();
@@ -122,7 +123,8 @@ class AnotherUser {
     ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
     return address;
   }
-  /// A connection with more to send than anybody takes.
+  /// Returns a connected socket whose close() blocks: its peer never reads what is in its send buffer, and SO_LINGER is
+  /// half a minute.
   static int slow_to_close(const sockaddr_in& never_accepts) {
     const int connection = ::socket(AF_INET, SOCK_STREAM, 0);
     ::connect(connection, reinterpret_cast<const sockaddr*>(&never_accepts), sizeof never_accepts);

@@ -8,13 +8,14 @@
 #include "calls/call.hpp"
 #include "support/random_data.hpp"
 
-/// Calls whose blocks differ in length, for tests.
+/// All-to-all-v calls whose blocks differ in length, for tests.
 namespace strait::testing {
 
-/// Of a block, in elements.
+/// The length in elements of the block that rank `from` sends to rank `to`.
 using Length = std::function<std::size_t(std::uint32_t from, std::uint32_t to)>;
 
-/// Every rank's part of an all-to-all-v of floats, with gaps between the blocks that nobody writes.
+/// Every rank's part of an all-to-all-v of floats. The blocks are separated by gaps of three floats, which the call
+/// must not write.
 struct BlocksOfLengths {
   BlocksOfLengths(std::uint32_t ranks, const Length& length) : inputs(ranks), expected(ranks), calls(ranks) {
     const auto append = [&](Bytes& all, std::uint32_t from, std::uint32_t to, auto& counts, auto& offsets) {

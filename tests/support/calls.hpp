@@ -6,7 +6,7 @@
 #include "host/collective_case.hpp"
 #include "support/random_data.hpp"
 
-/// Cases of tests/host/collective_case.hpp as calls of one rank, and what lies around their buffers.
+/// Converts cases of tests/host/collective_case.hpp to calls of one rank; and the guards around their buffers.
 namespace strait::testing {
 
 inline constexpr std::size_t guard_bytes = 64;

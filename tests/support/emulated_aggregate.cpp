@@ -1,4 +1,4 @@
-// First: it stands for CUDA's headers.
+// Must come first: it replaces CUDA's headers.
 #include "support/emulated_gpu.hpp"
 //
 #include <algorithm>

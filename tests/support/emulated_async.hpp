@@ -12,8 +12,9 @@
 
 #include "support/emulated_gpu.hpp"
 
-/// kernels/async_copy.cuh on the CPU, as late as the hardware may be: a load happens when somebody asks for it, and at
-/// random even later; what is stored is read when its thread waits for that, and written when it waits for that.
+/// kernels/async_copy.cuh on the CPU, with copies as late as the hardware allows. A load happens only when its barrier
+/// is polled, one load per poll. A store reads its source only in wait_left() and writes its destination only in
+/// wait_stored(), both called by the thread that started it.
 namespace strait::kernels {
 
 class Barrier {
@@ -67,7 +68,7 @@ class Barrier {
   std::deque<Load> loads_;
 };
 
-/// What a thread has started to store.
+/// The asynchronous stores that one thread has started and that are not complete, by group.
 class Stores {
  public:
   ~Stores() {
@@ -96,7 +97,7 @@ class Stores {
     std::byte* to;
     const std::byte* from;
     std::uint32_t bytes;
-    std::vector<std::byte> data;  ///< once it has left
+    std::vector<std::byte> data;  ///< the source's bytes, once wait_left() has read them
   };
   std::vector<Store> open_;
   std::deque<std::vector<Store>> groups_;
@@ -107,7 +108,7 @@ inline void prepare_barrier(Barrier& barrier, std::uint32_t arrivals) { barrier.
 inline void arrive(Barrier& barrier) { barrier.arrive(0); }
 inline void arrive_expecting(Barrier& barrier, std::uint32_t bytes) { barrier.arrive(bytes); }
 inline void pause() { testing::Fibers::let_others(); }
-/// As fast as whoever asks is here, so that short and long times follow one another.
+/// Advances by different amounts from call to call, so that the caller sees both short and long times.
 inline std::uint64_t clock_cycles() {
   constexpr std::uint64_t between_cycles[]{1000, 5000, 2000};
   static thread_local std::uint64_t now_cycles = 0, questions = 0;
@@ -118,7 +119,7 @@ inline bool has_ended(Barrier& barrier, std::uint32_t parity) {
   pause();
   return false;
 }
-/// What the hardware asks of a copy, which is no copy at all else.
+/// Aborts if the hardware would reject a copy: both addresses and the length must be multiples of 16, the length not 0.
 inline void check_copy(const std::byte* a, const std::byte* b, std::uint32_t bytes) {
   const auto bits = reinterpret_cast<std::uintptr_t>(a) | reinterpret_cast<std::uintptr_t>(b) | bytes;
   if (bits % 16 == 0 && bytes != 0) return;

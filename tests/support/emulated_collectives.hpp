@@ -14,10 +14,10 @@
 #include "support/random_data.hpp"
 #include "support/reference.hpp"
 
-/// Calls of all ranks of a Machine against the reference.
+/// Runs calls of all ranks of a Machine and compares the results with the reference.
 namespace strait::testing {
 
-/// A case, what all ranks put into it, and what the reference makes of it.
+/// A case, the inputs of all ranks, and the outputs that the reference computes from them.
 struct CheckedCase {
   CheckedCase(const CollectiveCase& the_case, std::uint32_t ranks) : c(the_case), sizes(buffer_bytes(c, ranks)) {
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
@@ -39,7 +39,7 @@ struct CheckedCase {
   std::vector<Bytes> inputs, scalars;
 };
 
-/// One rank's buffers of a case.
+/// One rank's buffers of a case. `of` must outlive it.
 class CheckedCall {
  public:
   CheckedCall(const CheckedCase& of, std::uint32_t rank)
@@ -59,11 +59,11 @@ class CheckedCall {
   CheckedCall(const CheckedCall&) = delete;
   CheckedCall& operator=(const CheckedCall&) = delete;
   const Call& call() const { return call_; }
-  /// Nothing was written to the output yet: out of place.
+  /// Returns whether nothing has been written to the output yet; only for calls out of place.
   bool is_untouched() const {
     return std::all_of(second_.begin(), second_.end(), [](std::byte b) { return b == poison; });
   }
-  /// The result bit by bit, and that nothing around it is written.
+  /// Compares the result bit by bit, and checks that nothing around it was written. Overwrites the result.
   void verify() {
     const Bytes expected = of_.expected(rank_);
     EXPECT_EQ(first_difference(expected, {output_, expected.size()}, of_.c.type, of_.inputs), "")
@@ -82,7 +82,7 @@ class CheckedCall {
   Call call_;
 };
 
-/// A call of all ranks.
+/// Runs a call on all ranks, one thread each, and verifies every rank's result.
 inline void check(Machine& machine, const CollectiveCase& c) {
   const CheckedCase of(c, machine.ranks());
   std::vector<std::jthread> threads;
@@ -98,7 +98,7 @@ inline constexpr Collective collectives[] = {Collective::all_reduce, Collective:
                                              Collective::all_to_all, Collective::broadcast,  Collective::reduce,
                                              Collective::gather,     Collective::scatter};
 
-/// Every collective with all kinds of types, operations, roots, alignments, in place and not.
+/// Checks every collective with a mix of types, operations, roots and alignments, in place and out of place.
 inline void check_collectives(Machine& machine, std::initializer_list<std::size_t> counts) {
   std::uint64_t seed = 1;
   for (const Collective collective : collectives)

@@ -1,4 +1,4 @@
-// First: it stands for CUDA's headers.
+// Must come first: it replaces CUDA's headers.
 #include "support/emulated_gpu.hpp"
 //
 #include "support/emulated_async.hpp"
@@ -23,7 +23,7 @@ void run_piped(const DeviceLaunch& launch, const kernels::Exchange& argument, Da
 void run_prompt(const DeviceLaunch& launch, const kernels::Exchange& argument, DataType type) {
   if (!launch.reduces) return kernels::prompt_exchange_copy<kernels::Packets>(argument);
   visit_kernel_type(type, [&]<kernels::KernelType kind>() {
-    constexpr bool has_sums = kind != kernels::KernelType::others;  // as by lines
+    constexpr bool has_sums = kind != kernels::KernelType::others;  // as for lines
     argument.op == ReduceOp::sum ? kernels::prompt_exchange_reduce<kernels::Packets, kind, has_sums>(argument)
                                  : kernels::prompt_exchange_reduce<kernels::Packets, kind, false>(argument);
   });

@@ -18,9 +18,10 @@
 
 #include "support/fibers.hpp"
 
-/// Enough of CUDA to compile the kernels of src/kernels for the CPU: a block is a thread whose own threads are fibers,
-/// memory is memory that arrives 16 bytes at a time, and now and then a thread is held up. What rests on more than that
-/// (lines, which need 128 bytes to arrive whole) cannot be tested so.
+/// The subset of CUDA that the kernels of src/kernels need to run on the CPU. A block is a CPU thread and the block's
+/// threads are fibers on it; memory is the process's memory, whose accesses are atomic in units of 16 bytes; threads
+/// are delayed at random. What needs stronger guarantees (lines, which must arrive in units of 128 bytes) cannot be
+/// tested this way.
 #define STRAIT_EMULATED_GPU
 #define __device__
 #define __global__
@@ -31,7 +32,7 @@
 
 namespace strait::testing {
 
-/// What belongs to a block or to a thread, by type.
+/// The memory of a block (`__shared__`) or of one thread: one object of each type, created when first asked for.
 class OwnMemory {
  public:
   template <class T>
@@ -39,7 +40,7 @@ class OwnMemory {
     auto& place = memory_[typeid(T)];
     if (!place) {
       place = std::make_shared<T>();
-      // As on a GPU nothing is cleared; what is read before it was written leads astray.
+      // As on a GPU, memory is not zeroed: the pattern makes a read before the first write conspicuous.
       if constexpr (std::is_trivially_copyable_v<T>) std::memset(place.get(), 0x5a, sizeof(T));
     }
     return *static_cast<T*>(place.get());
@@ -49,12 +50,13 @@ class OwnMemory {
   std::map<std::type_index, std::shared_ptr<void>> memory_;
 };
 
-/// A running block: what its threads share.
+/// A running block: the state that its threads share.
 struct EmulatedBlock {
   using Meeting = Fibers::Meeting;
   explicit EmulatedBlock(std::uint32_t count)
       : everyone(count), warps(count / 32, Meeting(32)), threads(count), voted_(count) {}
-  /// Whether any of the threads [first, first + count), which `meeting` joins, says yes.
+  /// Returns whether any of the threads [first, first + count), which all call this with the same `meeting`, passes
+  /// `yes`.
   bool any(Meeting& meeting, std::uint32_t first, std::uint32_t count, std::uint32_t thread, bool yes) {
     voted_[thread] = yes ? 1 : 0;
     meeting.arrive_and_wait();
@@ -64,7 +66,7 @@ struct EmulatedBlock {
     return result;
   }
 
-  /// The value of another thread of the 32 that `meeting` joins.
+  /// Returns the value passed by thread `other`, one of the 32 that call this with the same `meeting`.
   std::uint32_t exchange(Meeting& meeting, std::uint32_t thread, std::uint32_t other, std::uint32_t value) {
     voted_[thread] = value;
     meeting.arrive_and_wait();
@@ -88,7 +90,7 @@ struct Index {
 inline thread_local EmulatedBlock* block = nullptr;
 inline thread_local std::uint32_t delay_state = 1;
 
-/// While one exists, nobody else loads or stores the granule at `place`, as far as all go this way.
+/// A lock on the 16-byte granule at `place`: accesses to it that hold this lock are atomic with respect to each other.
 class WholeGranules {
  public:
   explicit WholeGranules(const void* place) : busy_(all_[reinterpret_cast<std::uintptr_t>(place) / 16 % all_.size()]) {
@@ -103,7 +105,7 @@ class WholeGranules {
   std::atomic_flag& busy_;
 };
 
-/// Holds a thread up now and then, for a while.
+/// Lets other threads run first now and then, once or many times.
 inline void perhaps_delay() {
   delay_state = delay_state * 1664525u + 1013904223u;
   const std::uint32_t chance = delay_state >> 24;
@@ -117,7 +119,8 @@ inline thread_local strait::testing::Index threadIdx, blockIdx, blockDim, gridDi
 
 namespace strait::testing {
 
-/// Runs the block of that index.
+/// Runs block `index` of a launch of `blocks` blocks, each of `threads` threads. `seed` decides the order of the
+/// threads.
 inline void run_threads(std::uint32_t threads, std::uint32_t blocks, std::uint32_t index, std::uint32_t seed,
                         const std::function<void()>& run_thread) {
   EmulatedBlock running(threads);
@@ -144,7 +147,7 @@ inline int __any_sync(unsigned /*mask*/, int yes) {
   const std::uint32_t warp = threadIdx.x / 32;
   return block.any(block.warps[warp], warp * 32, 32, threadIdx.x, yes != 0) ? 1 : 0;
 }
-/// Of the whole warp.
+/// As CUDA's, for a full warp: the mask is ignored.
 inline std::uint32_t __shfl_xor_sync(unsigned /*mask*/, std::uint32_t value, int apart) {
   auto& block = *strait::testing::block;
   const std::uint32_t thread = threadIdx.x;
@@ -200,13 +203,14 @@ inline void count_up_released(std::uint32_t* word) {
   testing::perhaps_delay();
   std::atomic_ref(*word).fetch_add(1, std::memory_order_release);
 }
-/// As on a GPU, not atomic: whoever reads it too early or writes it too late has a race, which ThreadSanitizer sees.
 inline void store_granule_if(bool condition, std::byte* to, const Granule& g) {
   if (condition) store_granule(to, g);
 }
-/// What load_plain() may read, in tests that ask; null: anything.
+/// The only memory that load_plain() may read, for tests that check this; null: it may read anything.
 inline thread_local const std::span<const std::byte>* may_load = nullptr;
 inline thread_local bool loaded_elsewhere = false;
+/// As on a GPU, load_plain() and store_plain() are not atomic: a read too early or a write too late is a data race,
+/// which ThreadSanitizer reports.
 inline Granule load_plain(const std::byte* from) {
   if (may_load != nullptr)
     loaded_elsewhere |= from < may_load->data() || from + sizeof(Granule) > may_load->data() + may_load->size();

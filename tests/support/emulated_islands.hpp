@@ -16,15 +16,15 @@
 
 namespace strait::testing {
 
-/// Ranks whose GPUs reach one another over PCIe within islands, and else share host memory.
+/// Emulated ranks whose GPUs reach one another over PCIe within an island, and otherwise only share host memory.
 class EmulatedIslands {
  public:
   struct Options {
     std::uint32_t lanes = 2;
     std::size_t flagged_bytes = 0;
-    std::vector<std::uint64_t> timeout_ns{};  ///< by rank
-    bool by_cpus = false;                     ///< all-reduces across islands are added up by CPU threads
-    bool small_slots = false;                 ///< shrink_slots()
+    std::vector<std::uint64_t> timeout_ns{};  ///< by rank; empty: 60 s for all
+    bool by_cpus = false;                     ///< CPU threads add up all-reduces across islands
+    bool small_slots = false;                 ///< applies shrink_slots()
   };
   EmulatedIslands(Islands islands, Options options) : islands_(std::move(islands)), options_(std::move(options)) {
     Island all;
@@ -33,7 +33,7 @@ class EmulatedIslands {
     ranks_ = std::vector<Rank>(all.size());
     for (Rank& rank : ranks_) rank.scratch.resize(scratch_bytes);
     join(all, kernels::ArenaKind::host, &Rank::all);
-    for (const Island& island : islands_)  // who is alone has no peers' memory, only the host's
+    for (const Island& island : islands_)  // an island of one has no peer memory, only the host's
       join(island, island.size() == 1 ? kernels::ArenaKind::host : kernels::ArenaKind::pcie, &Rank::island);
     const std::size_t places = are_alike(islands_) ? islands_.front().size() : 1;
     for (std::size_t place = 0; place < places; ++place) {
@@ -63,7 +63,7 @@ class EmulatedIslands {
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(ranks_.size()); }
   const kernels::Mailbox& mailbox(std::uint32_t rank) const { return ranks_[rank].mailbox; }
   kernels::LaunchCounts& launch_counts(std::uint32_t rank) { return ranks_[rank].launch_counts; }
-  /// A rank's calls within its island, and with all ranks.
+  /// A rank's calls within its island, and those among all ranks.
   const DeviceCalls& inside(std::uint32_t rank) const { return ranks_[rank].island; }
   const DeviceCalls& with_all(std::uint32_t rank) const { return ranks_[rank].all; }
 
@@ -77,8 +77,8 @@ class EmulatedIslands {
     kernels::LaunchCounts launch_counts{};
     std::uint32_t gave_up = 0;
     Bytes scratch;
-    ReducedRanks* reduced = nullptr;  ///< those of its place in their islands
-    std::uint32_t place = 0;          ///< among these
+    ReducedRanks* reduced = nullptr;  ///< its peers in all-reduces across islands by CPU threads; null: none
+    std::uint32_t place = 0;          ///< this rank's number among them
   };
 
   void join(const Island& members, kernels::ArenaKind kind, DeviceCalls Rank::*calls) {

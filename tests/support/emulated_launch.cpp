@@ -1,4 +1,4 @@
-// First: it stands for CUDA's headers.
+// Must come first: it replaces CUDA's headers.
 #include "support/emulated_gpu.hpp"
 //
 #include "support/emulated_async.hpp"
@@ -14,12 +14,12 @@
 
 namespace strait::testing {
 
-/// With fewer threads than on a GPU: the kernels take any number of warps that has a thread for each rank on each of a
-/// block's lanes.
+/// Uses fewer threads than a GPU would: the kernels take any number of warps that has at least one thread for each rank
+/// on each of a block's lanes.
 void run_block(const DeviceLaunch& launch, std::uint32_t index, DataType type, std::uint32_t seed) {
   const std::uint32_t managers =
       std::visit([](const auto& argument) { return argument.ring.ranks * argument.width; }, launch.argument);
-  const std::uint32_t threads = launch.prompt  ? launch.threads  // a warp a piece
+  const std::uint32_t threads = launch.prompt  ? launch.threads  // one warp per piece
                                 : launch.piped ? std::min(launch.threads, kernels::piped_mover_threads + 32)
                                                : std::min(launch.threads, std::max((managers + 31) / 32 * 32, 64u));
   run_threads(threads, launch.blocks, index, seed,

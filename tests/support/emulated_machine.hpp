@@ -15,19 +15,19 @@
 
 namespace strait::testing {
 
-/// The ranks of a host whose GPUs share nothing but host memory, or with `p2p` reach one another's.
+/// Emulated ranks of one host. Their GPUs share only host memory, or, with `p2p`, reach each other's memory.
 class Machine {
  public:
   struct Options {
-    std::size_t flagged_bytes = 0;  ///< messages up to this go as packets
-    std::uint64_t first_use = 0;    ///< as if so many slots of every ring had been used before
+    std::size_t flagged_bytes = 0;  ///< messages of up to this length use packets
+    std::uint64_t first_use = 0;    ///< slot uses that every ring counts from the start
     bool p2p = false;
     const char* algorithm = "";
-    bool piped = false;          ///< messages in bulk go through pipes, where they can
-    double exchange_gbps = 0;    ///< what links are known to give
-    bool small_slots = false;    ///< shrink_slots()
-    bool together = false;       ///< blocks of a launch run at the same time
-    std::uint32_t averaged = 0;  ///< what averages divide by; 0: the ranks
+    bool piped = false;          ///< bulk messages use the piped kernels where they can
+    double exchange_gbps = 0;    ///< bandwidth of the links, as if it had been measured
+    bool small_slots = false;    ///< applies shrink_slots()
+    bool together = false;       ///< blocks of a launch run concurrently
+    std::uint32_t averaged = 0;  ///< number of ranks that averages divide by; 0: `ranks`
     std::size_t least_offered_bytes = ~std::size_t{0};
   };
   Machine(std::uint32_t ranks, std::uint32_t lanes, Options options)
@@ -54,7 +54,7 @@ class Machine {
       ring.counts = counts_[rank].data();
       ring.mailbox = &mailboxes_[rank];
       ring.launch_counts = &launch_counts_[rank];
-      ring.gave_up = &gave_up_[rank];  // as where there are deadlines
+      ring.gave_up = &gave_up_[rank];  // as on a communicator with deadlines
       ring.slow_ns = ~std::uint64_t{0} >> 8;
       ring.timeout_ns = 60'000'000'000;
       ring.rank = rank;
@@ -81,7 +81,7 @@ class Machine {
   const DeviceCalls& calls(std::uint32_t rank) const { return calls_[rank]; }
   kernels::Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }
   kernels::LaunchCounts& launch_counts(std::uint32_t rank) { return launch_counts_[rank]; }
-  /// Slots that a rank has filled for a peer on a lane.
+  /// Returns how many bulk slots `rank` has filled for `peer` on `lane`.
   std::uint64_t sent(std::uint32_t rank, std::uint32_t peer, std::uint32_t lane) const {
     return counts_[rank][kernels::lane_index(kernels::Protocol::bulk, kernels::Cast::single, peer, lane)].sent;
   }

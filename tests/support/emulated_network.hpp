@@ -6,7 +6,7 @@
 
 namespace strait::testing {
 
-/// A launch of the kernels that trade with other hosts, on the CPU: all its blocks run at the same time.
+/// Runs a launch of the kernels that exchange data with other hosts on the CPU. All its blocks run concurrently.
 void run_network(const kernels::NetworkExchange& argument, std::uint32_t seed);
 
 }  // namespace strait::testing

@@ -18,7 +18,7 @@
 
 namespace strait::testing {
 
-/// CPU threads that there are now, by the system's numbers.
+/// Returns the system's thread ids of all CPU reducer threads of this process.
 inline std::vector<pid_t> adding_threads() {
   std::vector<pid_t> threads;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -28,7 +28,7 @@ inline std::vector<pid_t> adding_threads() {
   }
   return threads;
 }
-/// Waits until there are so many; false: there were not within 20 seconds.
+/// Waits until there are `count` of these threads; returns false if there are not within 20 seconds.
 inline bool await_adding_threads(std::size_t count) {
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (adding_threads().size() != count) {
@@ -38,7 +38,7 @@ inline bool await_adding_threads(std::size_t count) {
   return true;
 }
 
-/// GPUs whose all-reduces meet in host memory, and each one's CPU threads, which add up what the kernels bring.
+/// Emulated GPU ranks whose all-reduces meet in host memory, each with CPU threads that add up what its kernels upload.
 class ReducedRanks {
  public:
   struct Options {
@@ -46,8 +46,8 @@ class ReducedRanks {
     std::uint32_t max_sms = 0;
     cpu_reducers::Options threads{.threads = 1, .spin_us = 50, .nap_us = 20};
     std::uint64_t timeout_ns = 60'000'000'000;
-    std::uint32_t averaged = 0;  ///< ranks that an average divides by; 0: these
-    /// What is to be otherwise in a rank's ring.
+    std::uint32_t averaged = 0;  ///< number of ranks that an average divides by; 0: `ranks`
+    /// Changes a rank's ring before it is used; may be empty.
     std::function<void(std::uint32_t rank, kernels::Ring& ring)> adjust;
   };
   ReducedRanks(std::uint32_t ranks, const Options& options)
@@ -89,7 +89,7 @@ class ReducedRanks {
     const DeviceLaunch launch = calls_[rank].launch_to_reducers(call);
     const auto& exchange = std::get<kernels::Exchange>(launch.argument);
     reducers_[rank]->push({call.type, call.op, call.wire, exchange.send[Memory::threads]});
-    std::this_thread::sleep_for(late);  // as a stream does that has other things to do first
+    std::this_thread::sleep_for(late);  // a stream may have other work to do before the kernel
     run_launches({launch}, call.type, seed_);
   }
   cpu_reducers::LaneReducers& reducers(std::uint32_t rank) { return *reducers_[rank]; }

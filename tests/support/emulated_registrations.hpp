@@ -11,8 +11,8 @@
 
 namespace strait::testing {
 
-/// Registered memory of an emulated machine, whose ranks share addresses: all that there is, in regions that become
-/// known when something in them is offered.
+/// Registered memory of an emulated machine, whose ranks share one address space. All memory counts as registered, in
+/// regions of 32 GiB; a region gets its number, and becomes known to all ranks, when memory in it is first offered.
 class EmulatedRegistrations {
  public:
   static std::uint64_t offer(const void* data, std::size_t /*bytes*/) {
@@ -23,13 +23,14 @@ class EmulatedRegistrations {
     places_.numbers[number] = number;
     return kernels::offer_of(number, address % region_bytes);
   }
-  /// By one rank alone, of what `peer` has there, until something in that region is offered again.
+  /// Makes `peer`'s entry of the region that holds `data` unknown, until memory in that region is offered again.
   static void forget(const void* data, std::uint32_t peer) { places_.begins[number_of(data)][peer] = nullptr; }
   static const kernels::RegisteredPlaces& places() { return places_; }
 
  private:
   static constexpr std::uintptr_t region_bytes = std::uintptr_t{1} << 35;
-  /// Of its region: from 1 on, as they become known. A process has few.
+  /// Returns the number of the region that holds `data`: 1, 2, ... in the order of first use. A process has few
+  /// regions.
   static std::uint64_t number_of(const void* data) {
     static std::mutex mutex;
     static std::vector<std::uintptr_t> regions;

@@ -1,6 +1,6 @@
 #pragma once
 
-// First: it stands for CUDA's headers.
+// Must come first: it replaces CUDA's headers.
 #include "support/emulated_gpu.hpp"
 //
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include "launches/device_quantized.hpp"
 #include "support/wire_reference.hpp"
 
-/// Launches of the kernels of wire_format.cuh, on the CPU.
+/// Runs launches of the kernels of wire_format.cuh on the CPU.
 namespace strait::testing {
 
 inline void run_thread(const WireLaunch& launch) {
@@ -26,7 +26,7 @@ inline void run_thread(const WireLaunch& launch) {
   });
 }
 
-/// One warp a block, and at most two blocks: the kernels take any number.
+/// Runs a launch with one warp per block and at most two blocks; the kernels work with any number of either.
 inline void run(const WireLaunch& launch) {
   const std::uint32_t blocks = std::min(launch.blocks, 2u);
   for (std::uint32_t index = 0; index < blocks; ++index) run_threads(32, blocks, index, 1, [&] { run_thread(launch); });

@@ -20,26 +20,27 @@
 
 #include "executor/copy_engine/stream_driver.hpp"
 
-/// Streams without a GPU: each is a thread that carries out its commands in order on host memory, with random delays.
+/// CUDA streams without a GPU: each is a thread that executes its commands in order on host memory, with random delays.
 namespace strait::testing {
 
 class FakeStreams final : public copy_engine::StreamDriver {
  public:
   struct Options {
     std::uint64_t seed = 0;
-    bool one_queue = false;  ///< all streams of the device share one, as with CUDA_DEVICE_MAX_CONNECTIONS=1
-    bool slow = true;        ///< with random delays
+    bool one_queue = false;  ///< all streams share one hardware queue, as with CUDA_DEVICE_MAX_CONNECTIONS=1
+    bool slow = true;        ///< commands are delayed at random
   };
   explicit FakeStreams(const Options& options) : options_(options), random_(options.seed) {}
 
-  /// An address that streams must not be given: the host's view of memory that the device sees elsewhere.
+  /// Makes a copy or memory operation on these addresses fail the test: they are the host's view of memory that the
+  /// device has at other addresses.
   void forbid(const std::byte* begin, std::size_t size_bytes) { forbidden_ = {begin, begin + size_bytes}; }
-  /// The command after this many more fails, and all that follow.
+  /// Makes the command after `commands` more, and all that follow it, fail.
   void fail_after(int commands) { commands_left_ = commands; }
   int commands() const { return commands_; }
-  /// Called by a stream's thread before each of its operations on memory.
+  /// Sets a function that a stream's thread calls before each of its memory operations.
   void set_hook(std::function<void(const copy_engine::MemoryOperation&)> hook) { hook_ = std::move(hook); }
-  /// Called when a stream is given a copy.
+  /// Sets a function that is called when a copy is enqueued.
   void set_copy_hook(std::function<void(const copy_engine::RowCopy&, Stream)> hook) { copy_hook_ = std::move(hook); }
 
   Result<Stream> create_stream() override {
@@ -49,7 +50,7 @@ class FakeStreams final : public copy_engine::StreamDriver {
     return static_cast<Stream>(streams_.back().get());
   }
   void destroy_stream(Stream stream) override { queue(stream).finish(); }
-  /// As a user destroys a stream: what it was given goes on, and nothing more may come.
+  /// Marks a stream as destroyed by its owner: what was enqueued still runs, and any later use fails the test.
   void forget(Stream stream) { static_cast<FakeStream*>(stream)->forgotten = true; }
   Result<Event> create_event() override {
     STRAIT_TRY(command());
@@ -104,7 +105,7 @@ class FakeStreams final : public copy_engine::StreamDriver {
     if (copy_hook_) copy_hook_(copy, stream);
     issue(stream, [=, this] {
       push(stream, [copy] {
-        if (is_word(copy)) {  // which others may be writing
+        if (is_word(copy)) {  // others may be writing it at the same time
           auto& from = *static_cast<std::uint32_t*>(const_cast<void*>(copy.from));
           return std::atomic_ref(*static_cast<std::uint32_t*>(copy.to)).store(std::atomic_ref(from).load());
         }
@@ -131,19 +132,20 @@ class FakeStreams final : public copy_engine::StreamDriver {
   bool is_idle(Stream stream) override { return queue(stream).is_idle(); }
   std::optional<bool> has_passed(Event event) override { return static_cast<const FakeEvent*>(event)->last()->load(); }
 
-  /// Anything else on a stream, such as a user's own work.
+  /// Enqueues any other work on a stream, such as a user's own.
   void run(Stream stream, std::function<void()> work) {
     issue(stream, [=, this] { push(stream, work); });
   }
-  /// A kernel: other streams of its queue go on once it has begun, and its own when it has ended.
+  /// Enqueues a kernel: other streams of the same queue go on once it has begun, later work of its own stream when it
+  /// has ended.
   void launch(Stream stream, std::function<void()> begin, std::function<void()> end) {
     issue(stream, [=, this] {
       push(stream, begin);
       static_cast<FakeStream*>(stream)->kernel_end = end;
     });
   }
-  /// Until end_capture() the commands of all streams that there are now are kept instead of carried out; replay() gives
-  /// them to their streams, as often as it is called.
+  /// Until end_capture(), commands of all streams that exist now are recorded instead of executed. Each replay()
+  /// enqueues the recorded commands on their streams.
   void begin_capture(std::uint64_t number = 0) {
     for (const auto& stream : streams_) stream->captured = true;
     captured_.clear();
@@ -152,7 +154,7 @@ class FakeStreams final : public copy_engine::StreamDriver {
     captures_ = true;
     invalidated_ = false;
   }
-  /// As an error does: its streams cannot be used until end_capture().
+  /// Invalidates the capture as an error does: its streams cannot be used until end_capture().
   void invalidate_capture() { invalidated_ = true; }
   void end_capture() { captures_ = false; }
   void replay() {
@@ -165,7 +167,8 @@ class FakeStreams final : public copy_engine::StreamDriver {
   }
 
  private:
-  /// Each record is passed on its own: an event that two streams record may be passed on the second first.
+  /// An event. Each record is a separate object, because an event recorded on two streams may be reached on the second
+  /// one first.
   class FakeEvent {
    public:
     using Record = std::shared_ptr<std::atomic<bool>>;
@@ -184,7 +187,7 @@ class FakeStreams final : public copy_engine::StreamDriver {
     Record last_ = std::make_shared<std::atomic<bool>>(true);
   };
 
-  /// As a stream waits: for ever, but tests are to end.
+  /// Waits for a condition as a stream does. A stream waits without limit; this fails the test after a minute.
   template <class Condition>
   static void await(const Condition& condition) {
     const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
@@ -232,15 +235,15 @@ class FakeStreams final : public copy_engine::StreamDriver {
     std::mt19937_64 random_;
     std::mutex mutex_;
     std::condition_variable_any changed_;
-    std::deque<std::function<void()>> commands_;  ///< the first is being carried out
+    std::deque<std::function<void()>> commands_;  ///< the first is being executed
     std::jthread thread_;
   };
 
   struct FakeStream {
     Queue& queue;
-    std::function<void()> kernel_end;  ///< of a kernel that was launched last: what comes next waits for it
+    std::function<void()> kernel_end;  ///< end of the kernel launched last, enqueued before the next command
     bool forgotten = false;
-    bool captured = false;  ///< in captures
+    bool captured = false;  ///< existed when the current or last capture began
   };
 
   static bool is_word(const copy_engine::RowCopy& copy) {
@@ -302,7 +305,7 @@ class FakeStreams final : public copy_engine::StreamDriver {
   bool captures_ = false, invalidated_ = false;
   std::uint64_t capture_number_ = 0;
   std::atomic<int> looks_ = 0;
-  std::vector<std::unique_ptr<Queue>> queues_;  ///< last: their threads use events
+  std::vector<std::unique_ptr<Queue>> queues_;  ///< last member, because their threads use the events
 };
 
 }  // namespace strait::testing

@@ -28,11 +28,11 @@
 
 namespace strait::testing {
 
-/// Functions that run side by side on one thread of the CPU and take turns where they say so, in an order that a seed
-/// gives. Hundreds of them wait for one another without a call of the system.
+/// Functions that run interleaved on one CPU thread. They yield at explicit points, and a seed decides the order.
+/// Hundreds of them can wait for one another without a system call.
 class Fibers {
  public:
-  /// Where `count` of them meet, again and again.
+  /// A barrier for `count` fibers, which can be used any number of times.
   class Meeting {
    public:
     explicit Meeting(std::uint32_t count) : count_(count) {}
@@ -52,15 +52,15 @@ class Fibers {
     std::vector<std::uint32_t> waiting_;
   };
 
-  /// Runs `body(i)` for i < count, until all have ended. `resumed(i)` is called whenever i goes on.
+  /// Runs `body(i)` for every i < count until all have returned. Calls `resumed(i)` each time that fiber i continues.
   static void run(std::uint32_t count, std::uint32_t seed, const std::function<void(std::uint32_t)>& body,
                   const std::function<void(std::uint32_t)>& resumed) {
     Fibers all(count, seed, body, resumed);
     current_ = &all;
-    all.next();  // comes back when the last has ended
+    all.next();  // returns when the last fiber has ended
     current_ = nullptr;
   }
-  /// Lets others go on, or with luck the caller; outside of a fiber, other threads.
+  /// Lets another fiber run, or by chance the same one again. Outside of fibers: yields to other threads.
   static void let_others() { current_ != nullptr ? current_->yield() : std::this_thread::yield(); }
 
  private:
@@ -69,7 +69,7 @@ class Fibers {
   static constexpr auto nap = std::chrono::microseconds(50);
   struct Fiber {
     ucontext_t context{};
-    void* sanitizer = nullptr;  ///< what it keeps of a fiber
+    void* sanitizer = nullptr;  ///< the sanitizer's state of this fiber
     const void* stack = nullptr;
     std::size_t stack_bytes = 0;
   };
@@ -103,7 +103,7 @@ class Fibers {
     for (std::uint32_t i = 0; i < caller_; ++i) __tsan_destroy_fiber(fibers_[i].sanitizer);
 #endif
 #ifdef STRAIT_ASAN_FIBERS
-    ASAN_UNPOISON_MEMORY_REGION(stacks_, caller_ * stack_bytes);  // what lies here next is no stack
+    ASAN_UNPOISON_MEMORY_REGION(stacks_, caller_ * stack_bytes);  // later mappings here are no stacks
 #endif
     munmap(stacks_, caller_ * stack_bytes);
   }
@@ -118,14 +118,15 @@ class Fibers {
     ++all.ended_;
     all.next(true);
   }
-  /// The running one goes on when another puts it back.
+  /// Takes the running fiber off the list of runnable ones and returns its number; it continues when another fiber puts
+  /// it back.
   std::uint32_t leave() {
     std::erase(runnable_, running_);
     return running_;
   }
   void yield() {
-    // Who waits for another thread's work must not take the time that this needs; and a yield alone has left threads of
-    // a busy machine without a core for minutes.
+    // A fiber that waits for another thread's work must not take the CPU time that this thread needs. A plain yield is
+    // not enough: it has left threads of a busy machine without a core for minutes. So it sleeps now and then.
     if (++yields_ % (runnable_.size() + 1) == 0) {
       if (++turns_ % turns_between_naps == 0)
         std::this_thread::sleep_for(nap);
@@ -158,7 +159,7 @@ class Fibers {
     swapcontext(&from.context, &to.context);
     arrived(kept == nullptr ? nullptr : *kept);
   }
-  /// On the stack of whoever goes on.
+  /// Called on the stack of the fiber that continues, after a switch.
   void arrived([[maybe_unused]] void* kept) {
 #ifdef STRAIT_ASAN_FIBERS
     Fiber& caller = fibers_[caller_];
@@ -171,7 +172,7 @@ class Fibers {
   static inline thread_local Fibers* current_ = nullptr;
   const std::function<void(std::uint32_t)>& body_;
   const std::function<void(std::uint32_t)>& resumed_;
-  std::vector<Fiber> fibers_;  ///< and the one that runs them
+  std::vector<Fiber> fibers_;  ///< the last one stands for the thread that called run()
   std::uint32_t caller_, running_, random_, ended_ = 0;
   std::vector<std::uint32_t> runnable_;
   std::uint64_t yields_ = 0, turns_ = 0;

@@ -6,7 +6,8 @@
 
 namespace strait::testing {
 
-/// Whether a call fails as it should, and leaves memory alone that may have been that of an earlier error's text.
+/// Returns whether `fails` returns true and does not write to freed memory. Many small blocks are allocated first,
+/// which may reuse the memory of an earlier error's text; none of them may change.
 template <class F>
 bool fails_and_writes_nowhere(F&& fails) {
   std::vector<std::string> blocks;

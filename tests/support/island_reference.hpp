@@ -8,13 +8,14 @@
 #include "support/reference.hpp"
 #include "support/wire_reference.hpp"
 
-/// What every collective must give where GPUs form islands (docs/numerics.md), by plain loops.
+/// The results that every collective must give where GPUs form islands (docs/numerics.md), computed by plain loops.
 namespace strait::testing {
 
-using Islands = std::vector<std::vector<std::uint32_t>>;  ///< the ranks of each, in order
+using Islands = std::vector<std::vector<std::uint32_t>>;  ///< the ranks of each island, in order
 
 namespace detail {
-/// Contributions combined in their order and rounded to elements; `final`: averages divide, by `ranks`.
+/// Combines contributions in the given order and rounds the results to elements. With `final`, averages divide by
+/// `ranks`.
 inline Bytes combined(const ReferenceCall& call, const std::vector<const Bytes*>& parts, bool final,
                       std::size_t ranks) {
   std::vector<ReduceSource> sources;
@@ -30,7 +31,7 @@ inline Bytes combined(const ReferenceCall& call, const std::vector<const Bytes*>
 }
 }  // namespace detail
 
-/// What each island adds up, in rank order, rounded to elements.
+/// Returns the sum of each island, added in rank order and rounded to elements.
 inline std::vector<Bytes> island_sums(const ReferenceCall& call, const Islands& islands) {
   std::vector<Bytes> contributions(call.inputs.begin(), call.inputs.end());
   if (call.op == ReduceOp::premul_sum)
@@ -45,7 +46,7 @@ inline std::vector<Bytes> island_sums(const ReferenceCall& call, const Islands& 
   return sums;
 }
 
-/// The reduction of all inputs: of each island, and then of the islands.
+/// Returns the reduction of all inputs: first within each island, then of the islands' results.
 inline Bytes island_reduction(const ReferenceCall& call, const Islands& islands) {
   const std::vector<Bytes> sums = island_sums(call, islands);
   std::vector<const Bytes*> all;
@@ -53,7 +54,7 @@ inline Bytes island_reduction(const ReferenceCall& call, const Islands& islands)
   return detail::combined(call, all, true, call.inputs.size());
 }
 
-/// `rank`'s receive buffer.
+/// Returns the contents of `rank`'s receive buffer.
 inline Bytes island_reference_output(const ReferenceCall& call, std::uint32_t rank, const Islands& islands) {
   if (!is_reduction(call.collective)) return reference_output(call, rank);
   if (call.collective == Collective::reduce && rank != call.root) return {};
@@ -61,7 +62,7 @@ inline Bytes island_reference_output(const ReferenceCall& call, std::uint32_t ra
   return call.collective == Collective::reduce_scatter ? detail::block(sum, rank, call.inputs.size()) : sum;
 }
 
-/// As island_reference_output(), of a call in a wire format (docs/wire-formats.md): the islands' sums are what crosses.
+/// As island_reference_output(), for a call in a wire format (docs/wire-formats.md): the islands' sums are encoded.
 inline Bytes wire_island_reference_output(WireFormat format, const ReferenceCall& call, std::uint32_t rank,
                                           const Islands& islands) {
   const bool alike = std::all_of(islands.begin(), islands.end(),

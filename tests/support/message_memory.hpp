@@ -10,10 +10,10 @@
 #include "support/random_data.hpp"
 #include "support/random_messages.hpp"
 
-/// What groups of sends and receives move, for tests.
+/// Buffers and contents of groups of sends and receives, for tests.
 namespace strait::testing {
 
-/// Memory of a message's end, of an odd address now and then, with guards around it.
+/// The buffer of one end of a message, `misalignment` bytes off its alignment, with guards around it.
 class MessageBuffer {
  public:
   MessageBuffer(std::size_t bytes, std::size_t misalignment) : memory_(bytes + 2 * guard_bytes, poison), bytes_(bytes) {
@@ -39,7 +39,7 @@ class MessageBuffer {
   std::size_t offset_;
 };
 
-/// Of one group, both ends of every message.
+/// The buffers of both ends of every message of one group. Some of them are misaligned.
 struct MessageMemory {
   MessageMemory(const Messages& messages, std::uint64_t seed) {
     for (const Sent& message : messages) {

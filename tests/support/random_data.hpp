@@ -11,19 +11,19 @@
 #include "base/reduce_spec.hpp"
 #include "base/types.hpp"
 
-/// Random elements that exercise every corner of the types, the same for the same seed on every machine.
+/// Random elements that cover the corner cases of the types. The same seed gives the same elements on every machine.
 namespace strait::testing {
 
 using Bytes = std::vector<std::byte>;
 
 namespace detail {
-/// What an index holds is the same for all seeds, so that data of several ranks meet: cancellation, sums of subnormals,
-/// zeros of both signs, and only some results that are NaN.
+/// The kind of value at an index is the same for all seeds, so that values of the same kind meet when ranks' data are
+/// added: cancellation, sums of subnormals, zeros of both signs; and only some results are NaN.
 template <class E>
 typename FloatFormat<E>::Bits random_float_bits(std::uint64_t index, std::uint64_t seed) {
   using Format = FloatFormat<E>;
   using Bits = typename Format::Bits;
-  constexpr Bits one = static_cast<Bits>(Bits{1} << Format::mantissa_bits);  // of the exponent
+  constexpr Bits one = static_cast<Bits>(Bits{1} << Format::mantissa_bits);  // the lowest bit of the exponent
   constexpr Bits largest = static_cast<Bits>(Format::infinity - 1);
   const std::uint64_t shared = mix(index), own = mix(shared ^ mix(seed));
   const Bits sign = (own & 1) != 0 ? Format::sign_mask : Bits{0};
@@ -42,14 +42,14 @@ typename FloatFormat<E>::Bits random_float_bits(std::uint64_t index, std::uint64
     case 2:
       return sign;  // zeros
     case 3:
-      return finite(static_cast<Bits>(largest - magnitude % (2 * one)));  // overflow
+      return finite(static_cast<Bits>(largest - magnitude % (2 * one)));  // near overflow
     case 4:
       return finite(moderate(mix(shared)));  // cancels exactly
     case 5:
-      return finite(static_cast<Bits>(moderate(mix(shared)) + own / 2 % 2));  // cancels but for the last place
+      return finite(static_cast<Bits>(moderate(mix(shared)) + own / 2 % 2));  // cancels except for the last bit
     case 6:
       return finite(magnitude);  // any finite number
-    case 7:                      // now and then infinity or NaN
+    case 7:                      // sometimes infinity or NaN
       if (own / 2 % 8 == 0) return static_cast<Bits>(sign | Format::infinity);
       if (own / 2 % 8 == 1) return static_cast<Bits>(sign | std::max<Bits>(magnitude, Format::first_nan));
       return finite(magnitude);

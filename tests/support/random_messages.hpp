@@ -15,7 +15,7 @@ struct Sent {
   std::uint32_t from, to;
   std::size_t bytes;
 };
-/// In the order of posting.
+/// Messages of a group, in the order in which they are posted.
 using Messages = std::vector<Sent>;
 using Random = std::mt19937_64;
 
@@ -29,7 +29,8 @@ inline Messages random_messages(Random& random, std::uint32_t ranks, const std::
   return messages;
 }
 
-/// At most one message from a rank to another, in an order in which ranks may make their calls one after another.
+/// Returns at most one message between each ordered pair of different ranks, in an order in which the ranks can make
+/// their calls one after another without a group.
 inline Messages messages_in_order(Random& random, std::uint32_t ranks, const std::vector<std::size_t>& lengths) {
   Messages messages;
   for (std::uint32_t from = 0; from < ranks; ++from)
@@ -39,8 +40,8 @@ inline Messages messages_in_order(Random& random, std::uint32_t ranks, const std
   return messages;
 }
 
-/// What a rank posts of them: its sends in their order, its receives in theirs, the two in any.
-/// `buffer_of(number, sends)`: of the message of that number.
+/// Returns what `rank` posts for these messages: its sends in their order and its receives in theirs, interleaved at
+/// random. `buffer_of(number, sends)` gives the buffer of message `number` at its sender or receiver.
 template <class BufferOf>
 std::vector<Call> calls_of(const Messages& messages, std::uint32_t rank, Random& random, BufferOf&& buffer_of) {
   std::vector<Call> ends[2], calls;
@@ -65,7 +66,7 @@ std::vector<Call> calls_of(const Messages& messages, std::uint32_t rank, Random&
   return calls;
 }
 
-/// Likewise, in the order of the messages.
+/// As calls_of(), but all calls are in the order of the messages.
 template <class BufferOf>
 std::vector<Call> calls_in_order(const Messages& messages, std::uint32_t rank, BufferOf&& buffer_of) {
   std::vector<Call> calls;

@@ -15,10 +15,10 @@
 
 #include "strait/strait.h"
 
-/// Ranks for tests of the public interface: threads of this process, or forked processes.
+/// Runs ranks for tests of the public interface, as threads of this process or as forked processes.
 namespace strait::testing {
 
-/// What one rank runs. Its EXPECTs count, in whichever process it is.
+/// What one rank runs. Its EXPECTs count, also in a forked process.
 using RankBody = std::function<void(straitComm_t comm, int rank, int ranks)>;
 
 #define STRAIT_EXPECT_OK(call)                                                               \
@@ -43,7 +43,7 @@ inline void join_and_run(const straitUniqueId& id, int rank, int ranks, const Ra
   STRAIT_EXPECT_OK(straitCommDestroy(comm));
 }
 
-/// Where the ranks of a test, threads or processes, wait for one another by other means than those under test.
+/// A barrier for the ranks of a test, threads or processes, that is independent of what is tested.
 class Meeting {
  public:
   explicit Meeting(int ranks)
@@ -59,7 +59,7 @@ class Meeting {
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
 
-  /// Returns once every rank has called as often as this one. A rank that never comes fails the test.
+  /// Waits until every rank has called this as often as the caller. Fails the test if one has not within 60 seconds.
   void wait() {
     const unsigned here = arrived_->fetch_add(1), all = (here / ranks_ + 1) * ranks_;
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
@@ -71,13 +71,13 @@ class Meeting {
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
   }
-  static inline Meeting* current = nullptr;  ///< that of the ranks that run now
+  static inline Meeting* current = nullptr;  ///< the meeting of the ranks that run now
 
  private:
   unsigned ranks_;
   std::atomic<unsigned>* arrived_;
 };
-/// Waits until all ranks of run_as_threads or run_as_processes are here.
+/// Waits until all ranks of run_as_threads() or run_as_processes() have called this.
 inline void meet() { Meeting::current->wait(); }
 
 inline void run_as_threads(int ranks, const RankBody& body) {
@@ -88,7 +88,7 @@ inline void run_as_threads(int ranks, const RankBody& body) {
   for (int rank = 0; rank < ranks; ++rank) threads.emplace_back([&, rank] { join_and_run(id, rank, ranks, body); });
 }
 
-/// A forked rank: 0 if its EXPECTs held, else 1.
+/// Forks a rank. It exits with 0 if all its EXPECTs held, otherwise with 1.
 inline pid_t fork_rank(const std::function<void()>& body) {
   std::fflush(nullptr);
   const pid_t child = fork();
@@ -98,7 +98,7 @@ inline pid_t fork_rank(const std::function<void()>& body) {
   _exit(::testing::Test::HasFailure() ? 1 : 0);
 }
 
-/// Whether a child ends in time; its status can still be asked for.
+/// Returns whether a child ends within `timeout_ms`. Its status can still be collected afterwards.
 inline bool has_ended(pid_t child, int timeout_ms) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
   siginfo_t info{};
@@ -109,7 +109,7 @@ inline bool has_ended(pid_t child, int timeout_ms) {
   return true;
 }
 
-/// The exit status of a child as wait() gives it, or -1 if it did not end in time (it is then killed).
+/// Returns the status of a child as wait() gives it, or -1 if it did not end in time; it is then killed.
 inline int wait_for(pid_t child, int timeout_ms) {
   const bool ended = has_ended(child, timeout_ms);
   if (!ended) kill(child, SIGKILL);
@@ -118,8 +118,9 @@ inline int wait_for(pid_t child, int timeout_ms) {
   return ended ? status : -1;
 }
 
-/// A unique id for processes that are forked before it is made: a process with threads, such as the one that serves the
-/// id, must not fork ranks, for a lock of the allocator (a sanitizer's, above all) may be held at that moment.
+/// A unique id for processes that are forked before the id is made. Making it starts a thread that serves the id, and a
+/// process with threads must not fork ranks: a lock of the allocator (above all a sanitizer's) may be held at that
+/// moment.
 class LateId {
  public:
   LateId()

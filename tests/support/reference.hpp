@@ -13,18 +13,18 @@
 #include "support/random_data.hpp"
 #include "support/reference_step.hpp"
 
-/// What every collective must give, from the inputs of all ranks, by plain loops: reductions in rank order with
-/// base/reduce_spec.hpp, everything else by copying.
+/// The results that every collective must give, computed from the inputs of all ranks by plain loops: reductions in
+/// rank order with base/reduce_spec.hpp, everything else by copying.
 namespace strait::testing {
 
-/// One call of a collective, seen from all ranks at once. `inputs[r]` is rank r's send buffer (the root's alone is read
-/// for broadcast and scatter).
+/// One call of a collective, seen from all ranks at once. `inputs[r]` is rank r's send buffer; broadcast and scatter
+/// read only the root's.
 struct ReferenceCall {
   Collective collective = Collective::all_reduce;
   DataType type = DataType::float32;
   ReduceOp op = ReduceOp::sum;
   std::uint32_t root = 0;
-  std::span<const Bytes> premul_scalars = {};  ///< by rank, an element each, for premul_sum
+  std::span<const Bytes> premul_scalars = {};  ///< by rank, one element each, for premul_sum
   std::span<const Bytes> inputs = {};
 };
 
@@ -38,7 +38,7 @@ inline Bytes block(const Bytes& bytes, std::uint32_t index, std::size_t blocks) 
 inline void append(Bytes& bytes, const Bytes& more) { bytes.insert(bytes.end(), more.begin(), more.end()); }
 }  // namespace detail
 
-/// Every element times the scalar: what a rank contributes to a premul_sum.
+/// Returns every element times the scalar, which is what a rank contributes to a premul_sum.
 inline Bytes reference_premultiplied(DataType type, const Bytes& input, const Bytes& scalar) {
   Bytes products = input;
   spec::visit(type, [&]<DataType t>() {
@@ -52,7 +52,7 @@ inline Bytes reference_premultiplied(DataType type, const Bytes& input, const By
   return products;
 }
 
-/// The reduction of all inputs, in rank order: what all_reduce gives every rank.
+/// Returns the reduction of all inputs in rank order, which is what all_reduce gives every rank.
 inline Bytes reference_reduction(const ReferenceCall& call) {
   std::vector<Bytes> contributions(call.inputs.begin(), call.inputs.end());
   if (call.op == ReduceOp::premul_sum)
@@ -70,8 +70,8 @@ inline Bytes reference_reduction(const ReferenceCall& call) {
                          .ranks = static_cast<std::uint32_t>(call.inputs.size())})[0];
 }
 
-/// `rank`'s receive buffer after the call; empty where the collective writes none on this rank. all_to_all_v and
-/// send_recv have their own counts: see reference_all_to_all_v.
+/// Returns `rank`'s receive buffer after the call; empty if the collective writes none on this rank. all_to_all_v and
+/// send_recv have their own counts: see reference_all_to_all_v().
 inline Bytes reference_output(const ReferenceCall& call, std::uint32_t rank) {
   const std::size_t ranks = call.inputs.size();
   const bool is_root = rank == call.root;
@@ -104,7 +104,7 @@ inline Bytes reference_output(const ReferenceCall& call, std::uint32_t rank) {
   return output;
 }
 
-/// `rank`'s receive buffer of an all-to-all-v whose blocks lie packed in rank order on both sides: counts[s][d]
+/// Returns `rank`'s receive buffer of an all-to-all-v whose blocks are packed in rank order on both sides: counts[s][d]
 /// elements go from rank s to rank d.
 inline Bytes reference_all_to_all_v(std::span<const Bytes> inputs, std::span<const std::vector<std::size_t>> counts,
                                     DataType type, std::uint32_t rank) {
@@ -118,7 +118,7 @@ inline Bytes reference_all_to_all_v(std::span<const Bytes> inputs, std::span<con
   return output;
 }
 
-/// The bits of one element, as a hexadecimal number.
+/// Returns the bits of one element as a hexadecimal number.
 inline std::string bits_text(std::span<const std::byte> bytes, std::size_t index, DataType type) {
   std::uint64_t bits = 0;
   std::memcpy(&bits, bytes.data() + index * size_bytes(type), size_bytes(type));
@@ -128,8 +128,8 @@ inline std::string bits_text(std::span<const std::byte> bytes, std::size_t index
   return text;
 }
 
-/// Empty if the bits are the same; else where they first differ, and what the inputs were there, as far as inputs have
-/// that index. For EXPECT_EQ(first_difference(...), "").
+/// Returns an empty string if the bits are equal; otherwise where they first differ, and what the inputs were there, as
+/// far as inputs have that index. For EXPECT_EQ(first_difference(...), "").
 inline std::string first_difference(std::span<const std::byte> expected, std::span<const std::byte> got, DataType type,
                                     std::span<const Bytes> inputs = {}) {
   if (expected.size() != got.size())

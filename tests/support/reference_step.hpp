@@ -7,7 +7,7 @@
 #include "executor/host/reduce.hpp"
 #include "support/random_data.hpp"
 
-/// What one reducing step must write, by a plain loop over base/reduce_spec.hpp.
+/// What one reducing step must write, computed by a plain loop over base/reduce_spec.hpp.
 namespace strait::testing {
 
 namespace detail {
@@ -52,7 +52,7 @@ std::vector<Bytes> run_step(const ReduceCall& call) {
 }
 }  // namespace detail
 
-/// The bytes that each destination of the call must hold afterwards. Writes nothing.
+/// Returns the bytes that each destination of the call must hold afterwards. Writes none of them.
 inline std::vector<Bytes> reference_step(const ReduceCall& call) {
   return spec::visit(call.type, [&]<DataType type>() {
     switch (call.op) {

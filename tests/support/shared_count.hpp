@@ -7,7 +7,7 @@
 
 namespace strait::testing {
 
-/// In memory that a process shares with its children.
+/// A counter in memory that a process shares with the children that it forks later.
 struct SharedCount {
   std::atomic<int>& value =
       *new (mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))

@@ -8,7 +8,7 @@
 
 namespace strait::testing {
 
-/// Prints where each thread of another process is, as gdb says it: for processes that do not end in time.
+/// Prints the stack of each thread of another process, by gdb. For processes that do not end in time.
 inline void print_stacks(pid_t pid) {
   std::printf("== where process %d is\n", static_cast<int>(pid));
   std::fflush(stdout);

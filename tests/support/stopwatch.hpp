@@ -7,9 +7,9 @@
 
 namespace strait::testing {
 
-/// How long something takes, without the time in which the machine itself stood still, as a virtual machine does whose
-/// host runs others: a thread that sleeps for a millisecond again and again sees when it wakes up late. So a bound says
-/// what the library does and not what the machine does.
+/// Measures elapsed time without the periods in which the machine itself stood still, as a virtual machine does while
+/// its host runs others. A thread that repeatedly sleeps for a millisecond notices these by waking up late. So a bound
+/// on the time tests the library and not the machine.
 class Stopwatch {
  public:
   using Clock = std::chrono::steady_clock;
@@ -19,9 +19,9 @@ class Stopwatch {
   Stopwatch& operator=(const Stopwatch&) = delete;
 
   Clock::duration elapsed() const { return until(Clock::now()); }
-  /// Until a moment that has passed.
+  /// Returns the time up to a moment in the past.
   Clock::duration until(Clock::time_point moment) const { return moment - began_ - stalled(); }
-  /// The time that does not count.
+  /// Returns the time that does not count.
   Clock::duration stalled() const { return stalled_.load(); }
 
  private:
@@ -37,7 +37,7 @@ class Stopwatch {
 
   const Clock::time_point began_ = Clock::now();
   std::atomic<Clock::duration> stalled_{Clock::duration{}};
-  std::jthread watcher_{[this](const std::stop_token& stop) { watch(stop); }};  ///< last: it uses the rest
+  std::jthread watcher_{[this](const std::stop_token& stop) { watch(stop); }};  ///< last: its thread uses the others
 };
 
 }  // namespace strait::testing

@@ -12,8 +12,8 @@
 #include "support/calls.hpp"
 #include "support/wire_reference.hpp"
 
-/// Calls in wire formats against the reference. A machine has ranks(), averaged() (what averages divide by), and
-/// run_all(calls), which makes a call of each rank.
+/// Compares calls in wire formats with the reference. A Machine has ranks(), averaged() (the number that averages
+/// divide by), and run_all(calls), which makes one call on each rank.
 namespace strait::testing {
 
 inline constexpr WireFormat wire_formats[] = {WireFormat::int8, WireFormat::fp8, WireFormat::int4};
@@ -57,7 +57,8 @@ void check_wire(Machine& machine, const CollectiveCase& c) {
   }
 }
 
-/// Every collective in every format and type, with all kinds of operations and alignments, in place and not.
+/// Checks every collective in every format and type, with a mix of operations and alignments, in place and out of
+/// place.
 template <class Machine>
 void check_wire_collectives(Machine& machine, std::initializer_list<std::size_t> counts, std::uint32_t max_sms = 0) {
   std::uint64_t seed = 1;
@@ -80,7 +81,8 @@ void check_wire_collectives(Machine& machine, std::initializer_list<std::size_t>
       }
 }
 
-/// Every element finds its own residual again, whichever way it takes: the host's encoder says what is in it then.
+/// Checks that every element's residual is read and written at its own index on every path; the host's encoder gives
+/// the expected residuals.
 template <class Machine>
 void check_residuals(Machine& machine, std::size_t count) {
   const std::uint32_t ranks = machine.ranks();

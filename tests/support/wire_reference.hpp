@@ -7,8 +7,7 @@
 #include "base/wire_format.hpp"
 #include "support/reference.hpp"
 
-/// The wire formats by their specification, one block after the other, and the collectives that use them as plain
-/// loops.
+/// The wire formats by their specification, one block after another, and the collectives that use them, as plain loops.
 namespace strait::testing {
 
 /// Calls `function.template operator()<format>()` with the format (not off) as a constant.
@@ -44,7 +43,7 @@ inline Bytes to_elements(DataType type, const std::vector<float>& values) {
   return elements;
 }
 
-/// A run as the wire has it.
+/// Returns the values encoded as they are sent: all payloads, then all scales.
 inline Bytes encoded_reference(WireFormat format, const std::vector<float>& values) {
   const std::size_t blocks = wire::blocks_of(values.size());
   Bytes run(blocks * wire::block_bytes(format));
@@ -74,12 +73,12 @@ inline std::vector<float> decoded_reference(WireFormat format, const Bytes& run,
   return values;
 }
 
-/// What values have become once they were on the wire.
+/// Returns the values after one encoding and decoding.
 inline std::vector<float> through_wire(WireFormat format, const std::vector<float>& values) {
   return decoded_reference(format, encoded_reference(format, values), values.size());
 }
 
-/// The scale of the block that holds an element.
+/// Returns the scale of the block that holds `element`.
 inline float scale_at(WireFormat format, const std::vector<float>& values, std::size_t element) {
   const std::size_t first = element / wire::block_elements * wire::block_elements;
   std::uint32_t largest = 0;
@@ -88,14 +87,14 @@ inline float scale_at(WireFormat format, const std::vector<float>& values, std::
   return visit_wire(format, [&]<WireFormat f>() { return wire::scale_of<f>(largest); });
 }
 
-/// docs/wire-formats.md: the most by which a finite value changes on the wire.
+/// Returns the most by which a finite value may change by encoding and decoding (docs/wire-formats.md).
 inline double wire_bound(WireFormat format, double value, double scale) {
   if (format == WireFormat::fp8) return std::max(std::abs(value) / 16, scale / 1024) * (1 + 0x1p-14);
   return scale * (0.5 + 0x1p-15);
 }
 
-/// The sum of contributions in rank order, each through the wire; avg divides, by `averaged` (0: by how many there
-/// are). Not yet through the wire itself.
+/// Returns the sum of contributions in rank order, each encoded and decoded first; avg divides by `averaged`, or by the
+/// number of contributions if that is 0. The sum itself is not encoded.
 inline std::vector<float> wire_sum(WireFormat format, ReduceOp op, const std::vector<std::vector<float>>& inputs,
                                    std::uint32_t averaged = 0) {
   std::vector<float> sum;
@@ -113,7 +112,7 @@ inline std::vector<float> wire_sum(WireFormat format, ReduceOp op, const std::ve
   return sum;
 }
 
-/// As reference_output, of a call in a wire format. On one rank nothing is on the wire. `averaged`: as of wire_sum().
+/// As reference_output(), for a call in a wire format. With one rank nothing is encoded. `averaged` as for wire_sum().
 inline Bytes wire_reference_output(WireFormat format, const ReferenceCall& call, std::uint32_t rank,
                                    std::uint32_t averaged = 0) {
   const std::size_t ranks = call.inputs.size();
@@ -124,7 +123,7 @@ inline Bytes wire_reference_output(WireFormat format, const ReferenceCall& call,
       input = reference_premultiplied(call.type, input, call.premul_scalars[from]);
     return to_floats(call.type, detail::block(input, static_cast<std::uint32_t>(index), blocks));
   };
-  std::vector<std::vector<float>> parts;  // what arrives here, by rank
+  std::vector<std::vector<float>> parts;  // what this rank receives, by sender
   for (std::size_t from = 0; from < ranks; ++from)
     parts.push_back(call.collective == Collective::all_reduce || call.collective == Collective::all_gather
                         ? values_of(from, 0, 1)

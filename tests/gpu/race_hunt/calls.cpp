@@ -6,7 +6,7 @@
 namespace strait::race {
 namespace {
 
-constexpr std::size_t widest = 8;  ///< bytes of an element
+constexpr std::size_t widest = 8;  ///< bytes of the widest element
 
 HuntedCall make_call(Random& random, const Limits& limits) {
   HuntedCall call;
@@ -18,7 +18,7 @@ HuntedCall make_call(Random& random, const Limits& limits) {
   o.ranks = limits.ranks;
   o.root = static_cast<std::uint32_t>(random.below(limits.ranks));
   o.in_place = random.one_in(2);
-  // As many of every magnitude.
+  // All orders of magnitude are equally likely.
   const auto magnitudes = static_cast<std::uint64_t>(std::bit_width(limits.max_bytes));
   const std::size_t top = std::size_t{1} << random.below(magnitudes);
   o.bytes = std::min(top + static_cast<std::size_t>(random.below(top)), limits.max_bytes);
@@ -45,7 +45,7 @@ std::size_t calls_of(const std::vector<Step>& steps) {
   return calls;
 }
 
-/// Elements beyond max_bytes that a buffer may have: those of every rank's block, and rounding.
+/// Returns the bytes beyond max_bytes that a buffer may need: the extra elements of every rank's block, and rounding.
 std::size_t slack_bytes(const Limits& limits) { return (most_extra + 2) * widest * limits.ranks; }
 
 }  // namespace

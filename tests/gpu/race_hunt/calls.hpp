@@ -7,10 +7,10 @@
 
 #include "perf/data.hpp"
 
-/// Which calls the hunt makes: decided by seed and batch alone, so that any batch can be made again.
+/// The calls that the hunt makes. They follow from the seed and the number of a batch, so any batch can be repeated.
 namespace strait::race {
 
-/// Numbers that follow from a seed.
+/// Pseudo-random numbers that follow from a seed.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
@@ -26,39 +26,39 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b);
 struct Limits {
   std::uint32_t ranks = 2;
   std::uint32_t streams = 3;
-  bool graphs = true;                            ///< some calls are recorded and replayed
-  std::size_t max_bytes = std::size_t{1} << 20;  ///< of a call's larger buffer, about
+  bool graphs = true;                            ///< capture some calls and replay them
+  std::size_t max_bytes = std::size_t{1} << 20;  ///< size of a call's larger buffer, approximately
 };
-constexpr std::size_t most_together = 4;  ///< calls of a group
-constexpr std::size_t most_extra = 20;    ///< elements beyond what the bytes give
-constexpr std::uint32_t most_skew = 16;   ///< elements by which a buffer begins later than its memory
+constexpr std::size_t most_together = 4;  ///< most calls in a group
+constexpr std::size_t most_extra = 20;    ///< most elements beyond those that the size in bytes gives
+constexpr std::uint32_t most_skew = 16;   ///< most elements by which a buffer is offset in its memory
 constexpr std::uint32_t steps_of_batch = 16;
 
-/// One call, but for whose it is (Operation::rank).
+/// One call, without the rank that makes it (Operation::rank).
 struct HuntedCall {
   perf::Operation operation;
-  std::size_t first = 0;   ///< element of the tables (tables.hpp) where its inputs begin
-  std::uint32_t skew = 0;  ///< of its buffer, elements
+  std::size_t first = 0;   ///< first element of the tables (tables.hpp) that its inputs use
+  std::uint32_t skew = 0;  ///< offset of its buffer, elements
 };
 
-/// What is enqueued at once: a call, or a group of several.
+/// What is enqueued at once: one call, or a group of several.
 struct Step {
   std::uint32_t stream = 0;
   std::vector<HuntedCall> calls;
 };
 
-/// `captured` is recorded into a graph on `graph_stream`, which is then launched before some of the other steps.
+/// `captured` is captured in a graph on `graph_stream`, which is launched before some of the eager steps.
 struct Batch {
   std::vector<Step> captured;
   std::uint32_t graph_stream = 0;
   std::vector<Step> eager;
-  std::vector<std::size_t> launches;  ///< before which eager step; ascending
+  std::vector<std::size_t> launches;  ///< the eager steps before which the graph is launched; ascending
   std::size_t calls() const;
 };
 
 Batch make_batch(std::uint64_t seed, std::uint64_t number, const Limits& limits);
 
-/// Bytes of a table, and of a call's buffer with its guards.
+/// Return the size of a table, and of a call's buffer with its guards, in bytes.
 std::size_t table_bytes(const Limits& limits);
 std::size_t buffer_bytes(const Limits& limits);
 

@@ -1,5 +1,5 @@
-// Hunts for races: calls of all kinds, sizes, types and moments, eager and in graphs, on all GPUs, each result compared
-// bit by bit on the GPU. What is done follows from --seed and the number of the batch.
+// Hunts for races: calls of all kinds, sizes and types at random moments, eager and in graphs, on all GPUs; each result
+// is compared bit by bit on the GPU. All choices follow from --seed and the number of the batch.
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <barrier>
@@ -28,7 +28,7 @@ constexpr int skipped_status = 77;
 constexpr std::uint64_t batches_between_meetings = 8;
 
 struct Settings {
-  std::uint64_t calls = 0;  ///< 0: as the time allows
+  std::uint64_t calls = 0;  ///< 0: as many as the time allows
   double seconds = 0;
   std::uint64_t seed = 1;
   std::uint64_t first_batch = 0;
@@ -42,7 +42,7 @@ struct Settings {
 [[noreturn]] void stop(const std::string& why) {
   std::fflush(stdout);
   std::fprintf(stderr, "race_hunt: %s\n", why.c_str());
-  std::_Exit(2);  // other ranks may be inside of calls
+  std::_Exit(2);  // other ranks may be inside calls, so destructors must not run
 }
 [[noreturn]] void skip(const std::string& why) {
   std::printf("skipped: %s\n", why.c_str());
@@ -66,8 +66,8 @@ class Hunt {
     if (cudaGetDeviceCount(&gpus_) != cudaSuccess || gpus_ == 0) skip("no GPU here");
     limits_.ranks = static_cast<std::uint32_t>(settings_.ranks > 0 ? settings_.ranks : std::max(gpus_, 2));
     limits_.streams = settings_.streams;
-    // To launch a graph that still runs, the driver waits for it and locks the GPU's context: what the graph waits for
-    // is then never launched by a rank that shares the GPU.
+    // To launch a graph that is still running, the driver waits for it and locks the GPU's context, so a rank that
+    // shares the GPU could never launch what the graph waits for.
     limits_.graphs = gpus_ >= static_cast<int>(limits_.ranks);
     if (!limits_.graphs) std::printf("# ranks share a GPU: no graphs\n");
     limits_.max_bytes = good(tools::parse_size(settings_.max_bytes));
@@ -93,7 +93,7 @@ class Hunt {
   }
 
  private:
-  /// Of STRAIT_P2P, which makes the order of sums another one.
+  /// Returns the islands that STRAIT_P2P names, which change the order of sums.
   std::vector<Island> named_islands() const {
     const char* text = std::getenv("STRAIT_P2P");
     const P2pSetting setting = good(parse_p2p(text == nullptr ? "auto" : text));
@@ -126,7 +126,7 @@ class Hunt {
       Rank hunter({device, rank, settings_.seed, limits_, !settings_.no_waits}, comm,
                   tables_[static_cast<std::size_t>(device)]);
       good(hunter.prepare());
-      prepared.arrive_and_wait();  // allocating waits for the kernels of a GPU, which may wait for another rank of it
+      prepared.arrive_and_wait();  // allocating waits for kernels on the GPU, which may wait for another rank on it
       std::uint64_t call = 0;
       for (std::uint64_t batch = settings_.first_batch; !done_; ++batch) {
         const Batch what = make_batch(settings_.seed, batch, limits_);
@@ -139,11 +139,11 @@ class Hunt {
         meeting.arrive_and_wait();
       }
       checked_ += hunter.checked_elements();
-      good(perf::checked(straitCommDestroy(comm), nullptr, "straitCommDestroy"));  // before its streams
+      good(perf::checked(straitCommDestroy(comm), nullptr, "straitCommDestroy"));  // before its streams are destroyed
     }
   }
 
-  /// By rank 0.
+  /// Updates the statistics; called by rank 0.
   void count(const Batch& batch) {
     const auto add = [&](const std::vector<Step>& steps, std::uint64_t times) {
       for (const Step& step : steps) {
@@ -165,7 +165,7 @@ class Hunt {
 
   double elapsed_s() const { return std::chrono::duration<double>(Clock::now() - hunting_began_).count(); }
 
-  /// While all ranks wait in a meeting.
+  /// Decides whether to stop, and prints progress. Called while all ranks wait in a meeting.
   void look() {
     for (const Finding& finding : findings_)
       if (finding.wrong != 0) done_ = true;
@@ -178,7 +178,7 @@ class Hunt {
                 static_cast<unsigned long long>(settings_.first_batch + batches_));
   }
 
-  /// Which call of which batch has this number.
+  /// Finds the batch and the call that have the finding's number, and prints them.
   void describe_finding(std::uint32_t rank, const Finding& finding) const {
     std::uint64_t first = 0;
     for (std::uint64_t number = settings_.first_batch;; ++number) {
@@ -261,7 +261,7 @@ class Hunt {
   std::vector<DeviceTables> tables_;  ///< by GPU
   std::vector<Finding> findings_;     ///< by rank
   std::atomic<bool> done_ = false;
-  std::atomic<unsigned long long> checked_ = 0;  ///< elements, by all ranks
+  std::atomic<unsigned long long> checked_ = 0;  ///< elements checked by all ranks
   double told_s_ = 0;
   std::string transport_;
   unsigned long long calls_ = 0, in_graphs_ = 0, in_place_ = 0, groups_ = 0, graph_launches_ = 0, batches_ = 0;
@@ -283,8 +283,8 @@ int run(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   if (s.calls == 0 && s.seconds == 0) s.seconds = 30;
   s.first_batch = s.first_batch / batches_between_meetings * batches_between_meetings;
-  // A kernel that loads at its first launch would wait for kernels that wait for it, and so would one whose stream
-  // shares a queue with theirs.
+  // A kernel that is loaded at its first launch would wait for kernels that wait for it, and so would a kernel whose
+  // stream shares a hardware queue with theirs.
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   return Hunt(std::move(s)).run();

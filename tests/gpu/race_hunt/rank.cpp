@@ -40,14 +40,14 @@ Status Rank::prepare() {
 }
 
 Status Rank::run(const Batch& batch, std::uint64_t number, std::uint64_t first_call) {
-  Random random(mix(mix(place_.seed, number), place_.rank + 1));  // another one on every rank
+  Random random(mix(mix(place_.seed, number), place_.rank + 1));  // differs between ranks
   cudaGraphExec_t graph = nullptr;
   std::uint64_t captured = 0;
   if (!batch.captured.empty()) {
     STRAIT_ASSIGN(graph, record(batch, random, first_call));
     for (const Step& step : batch.captured) captured += step.calls.size();
   }
-  std::uint64_t call = first_call + captured;  // a replay's calls have the numbers of the recorded ones
+  std::uint64_t call = first_call + captured;  // calls of a replay have the numbers of the captured ones
   auto launch = batch.launches.begin();
   for (std::size_t i = 0; i < batch.eager.size(); ++i) {
     for (; launch != batch.launches.end() && *launch == i; ++launch) {
@@ -118,14 +118,14 @@ Status Rank::run(const Step& step, Random& random, std::uint64_t first_call, boo
 
 namespace {
 
-/// Where a call's buffer begins in its memory, behind a guard.
+/// Returns where a call's buffer begins in its memory, after a guard.
 std::byte* begin_of(const HuntedCall& call, std::byte* memory) {
   return memory + (call.skew + perf::guard_elements) * size_bytes(call.operation.type);
 }
 
 }  // namespace
 
-/// In place, the input is copied to where the call finds it.
+/// Sets up a call: for calls in place, copies the input to the buffer.
 Status Rank::enter(HuntedCall& call, std::byte* memory, cudaStream_t stream) {
   call.operation.rank = place_.rank;
   const std::size_t width = size_bytes(call.operation.type);
@@ -139,7 +139,7 @@ Status Rank::enter(HuntedCall& call, std::byte* memory, cudaStream_t stream) {
   return {};
 }
 
-/// The input is read where it lies in the tables, which the call must not change.
+/// Makes a call. Out of place, the input is read from the tables themselves, which the call must not change.
 Status Rank::call(const HuntedCall& call, std::byte* memory, cudaStream_t stream) {
   const perf::Operation& o = call.operation;
   auto* const input = const_cast<std::byte*>(tables_.input(o.type, place_.rank) + call.first * size_bytes(o.type));
@@ -170,7 +170,7 @@ Status Rank::check(const HuntedCall& call, std::byte* memory, cudaStream_t strea
   return cuda::check(launch_check(check, stream), "cannot launch a check");
 }
 
-/// Most calls follow at once; some ranks are late, for microseconds mostly and now and then for milliseconds.
+/// Delays some calls on some ranks, mostly by microseconds and rarely by milliseconds; most calls follow at once.
 Status Rank::pause(Random& random, cudaStream_t stream, bool captures) const {
   const bool on_device = random.one_in(8), on_host = random.one_in(16), for_long = random.one_in(1000);
   const auto device_ns = static_cast<std::uint32_t>(random.below(20'000));

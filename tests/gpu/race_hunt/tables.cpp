@@ -53,7 +53,7 @@ Result<DeviceTables> DeviceTables::upload(const HostTables& host, int device) {
 }
 
 Result<bool> DeviceTables::is_intact(const HostTables& host) const {
-  cuda::DeviceGuard guard(device_);  // no other one reaches this memory
+  cuda::DeviceGuard guard(device_);  // only this device reaches the memory
   for (int type = 0; type < data_type_count; ++type)
     for (std::uint32_t which = 0; which < ranks_ + op_count; ++which) {
       const Bytes& expected = host_table(host, static_cast<DataType>(type), which);

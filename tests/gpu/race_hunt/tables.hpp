@@ -8,8 +8,8 @@
 #include "executor/cuda/runtime.hpp"
 #include "gpu/race_hunt/calls.hpp"
 
-/// Inputs of all ranks, of every type, and what every reduction makes of them, element by element: any stretch of them
-/// is a call's input and its result, so that a call costs no more than a comparison.
+/// Inputs of all ranks in every type, and the results of every reduction of them, element by element. Any range of the
+/// tables serves as a call's input and its expected result, so checking a call costs no more than a comparison.
 namespace strait::race {
 
 using Bytes = std::vector<std::byte>;
@@ -18,7 +18,7 @@ inline constexpr int op_count = static_cast<int>(ReduceOp::avg) + 1;
 
 class HostTables {
  public:
-  /// Reduced as `islands` add up, if there are any, else in rank order.
+  /// Reduces the inputs as `islands` do, if there are any, otherwise in rank order.
   HostTables(const Limits& limits, std::uint64_t seed, const std::vector<Island>& islands);
 
   const Bytes& input(DataType type, std::uint32_t rank) const { return inputs_[index(type)][rank]; }
@@ -31,7 +31,7 @@ class HostTables {
   std::vector<std::vector<Bytes>> reduced_;  ///< [type][op]
 };
 
-/// A copy in the memory of a GPU.
+/// A copy of the tables in the memory of one GPU.
 class DeviceTables {
  public:
   static Result<DeviceTables> upload(const HostTables& host, int device);
@@ -40,7 +40,7 @@ class DeviceTables {
   const std::byte* reduced(DataType type, ReduceOp op) const {
     return at(type, ranks_ + static_cast<std::uint32_t>(op)).data();
   }
-  /// Whether all is still as it was.
+  /// Returns whether the tables are unchanged.
   Result<bool> is_intact(const HostTables& host) const;
 
  private:
