@@ -102,6 +102,7 @@ refuses 2 "--simulate measures nothing: leave out --run_cycles, --turns, --calib
 STRAIT_WIRE=int8 refuses 1 "STRAIT_WIRE=int8: wire formats are predicted for GPU ranks of one host only. Exact" \
   perf all-reduce --simulate laptop -b 1K -e 1K
 STRAIT_ALGORITM=ring refuses 1 "STRAIT_ALGORITM is no variable of Strait" env
+STRAIT_ALGORITM=ring refuses 1 "Did you mean STRAIT_ALGORITHM?" env
 STRAIT_SLICE_BYTES=x refuses 1 'STRAIT_SLICE_BYTES="x" is not accepted' env
 STRAIT_SLICE_BYTES=x refuses 1 'STRAIT_SLICE_BYTES="x" is not accepted' explain all-reduce 1K
 STRAIT_SLICE_BYTES=x refuses 1 'strait perf: STRAIT_SLICE_BYTES="x" is not accepted' perf all-reduce -t 2
@@ -147,6 +148,11 @@ grep -q "^# Wire: int8 (--wire) " out
 STRAIT_WIRE=int8 said "${predicted[@]}"
 grep -q "^# Wire: int8 (STRAIT_WIRE) " out
 diff <(grep -v "^#" by_option) <(grep -v "^#" out) || { echo "predictions do not heed STRAIT_WIRE" && exit 1; }
+
+# The library warns of a misspelt variable, which changes nothing: once, however many ranks a process has.
+STRAIT_TIMOUT_MS=500 said all-reduce -t 2 -b 8 -e 8 -n 1
+[[ "$(grep -c "STRAIT_TIMOUT_MS is no variable of Strait.*Did you mean STRAIT_TIMEOUT_MS?" err)" == 1 ]] ||
+  { echo "STRAIT_TIMOUT_MS: not one warning" && cat err && exit 1; }
 
 # The library warns once of a forced algorithm: of a call that is measured, not of what ranks tell one another.
 for ranks in 2 4; do
