@@ -168,21 +168,31 @@ on_terminal dumb
 grep -q "Collective test concluded" out
 if grep -q $'\x1b' out; then echo "escape sequences on a dumb terminal" && exit 1; fi
 
-# A full disk is no success.
-for command in version --version --help "perf --help" "topo --list" "explain all-reduce 1K --topology 4x-h200" "plan all-reduce --algorithm ring" \
-  "${small[*]}"; do
-  status=0
-  # shellcheck disable=SC2086  # one word an argument
-  timeout 60 "$strait" $command >/dev/full 2>err </dev/null || status=$?
-  if [[ $status -ne 1 ]] || ! grep -q "cannot write to standard output" err; then
-    echo "strait $command >/dev/full: status $status" && cat err && exit 1
+# A full disk is no success, and neither is a standard output that is closed.
+for command in version --version --help "perf --help" "topo --list" "topo --from laptop --json" "explain all-reduce 1K --topology 4x-h200" \
+  "plan all-reduce --algorithm ring" "sim all-reduce --topology laptop -b 8 -e 8" env "env --markdown" "${small[*]}"; do
+  for streams in ">/dev/full" ">&-" "<&- >&-"; do
+    status=0
+    eval "timeout 60 \"\$strait\" $command </dev/null $streams" 2>err || status=$?
+    if [[ $status -ne 1 ]] || ! grep -q "cannot write to standard output" err; then
+      echo "strait $command $streams: status $status" && cat err && exit 1
+    fi
+  done
+done
+for command in "topo --from laptop" "explain all-reduce 1K --topology laptop"; do
+  if eval "\"\$strait\" $command --svg /dev/stdout" >&- 2>err; then
+    echo "strait $command --svg /dev/stdout >&-: a success" && exit 1
   fi
 done
+[[ "$("$strait" version 3>&1 >&- 2>&3 3>&-)" == "strait: cannot write to standard output"* ]]
 
 # Where nothing can be said, a measurement goes on, and what is said gets into no socket.
-for streams in "2>/dev/full" "2>&-" "<&- >&- 2>&-"; do
+for streams in "2>/dev/full" "2>&-"; do
   eval "timeout 60 \"\$strait\" ${small[*]} >out $streams" || { echo "strait perf $streams: status $?" && exit 1; }
 done
+status=0
+timeout 60 "$strait" "${small[@]}" --json unheard.json <&- >&- 2>&- || status=$?
+[[ $status -eq 1 && -s unheard.json ]] || { echo "strait perf <&- >&- 2>&-: status $status" && exit 1; }
 status=0
 "$strait" trace none 2>/dev/full || status=$?
 [[ $status -eq 1 ]] || { echo "strait trace none 2>/dev/full: status $status" && exit 1; }
