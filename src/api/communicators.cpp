@@ -13,6 +13,7 @@
 #include "base/stages.hpp"
 #include "base/unknown_variables.hpp"
 #include "bootstrap/launch.hpp"
+#include "communicator/flight_folder.hpp"
 #include "device/device_links.hpp"
 
 namespace strait::api {
@@ -38,6 +39,12 @@ Result<CommOptions> read_config(const straitConfig_t* config) {
   options.gpu.max_sms = *sms;
   STRAIT_ASSIGN(options.wire, wire_of(known.wire));
   return options;
+}
+
+/// Reports what is wrong with the environment, but is no reason to fail.
+void begin_init() {
+  warn_of_unknown_variables();
+  prepare_flight_folder();
 }
 
 Comm::IsCancelled cancellation_of(const straitComm& handle) {
@@ -100,7 +107,7 @@ Result<SetUp> prepare_init(const straitComm_t* handle, straitComm& fresh, int ra
     return refuse(std::to_string(ranks) + " ranks; there must be 1 to " + std::to_string(most_ranks));
   if (rank < 0 || rank >= ranks)
     return refuse("rank " + std::to_string(rank) + " is not in 0 to " + std::to_string(ranks - 1));
-  warn_of_unknown_variables();
+  begin_init();
   STRAIT_ASSIGN(const auto options, read_config(config));
   STRAIT_ASSIGN(const auto unpacked, unpack_unique_id(std::as_bytes(std::span(id->internal))));
   return [&fresh, ranks, rank, options, unpacked]() -> Status {
@@ -212,7 +219,7 @@ straitResult_t straitCommInitRank(straitComm_t* handle, int ranks, const straitU
 straitResult_t straitCommInitEnv(straitComm_t* handle, const straitConfig_t* config) {
   return guarded([&] {
     if (handle == nullptr) return invalid("straitCommInitEnv: the communicator pointer is NULL");
-    strait::warn_of_unknown_variables();
+    begin_init();
     const auto options = read_config(config);
     if (!options) return result_of(options.error());
     const auto deadline = init_deadline(*options);

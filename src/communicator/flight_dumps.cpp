@@ -1,7 +1,6 @@
 // When and where the flight recorders of a process are dumped.
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -13,10 +12,10 @@
 #include <system_error>
 #include <thread>
 
-#include "base/environment.hpp"
 #include "base/log.hpp"
 #include "base/shortage.hpp"
 #include "base/unique_fd.hpp"
+#include "communicator/flight_folder.hpp"
 #include "communicator/flight_recorder.hpp"
 
 namespace strait {
@@ -33,8 +32,6 @@ Recorders& recorders() {
   static auto* const all = new Recorders;
   return *all;
 }
-
-std::string folder() { return Environment().text("STRAIT_FLIGHT_RECORDER").value_or(""); }  // any text is accepted
 
 // What the signal handler uses: nothing else is allowed in it.
 std::atomic<int> wake_up{-1};  ///< the writing end of a pipe
@@ -110,7 +107,7 @@ void listen_for_signal() {
 }  // namespace
 
 void watch_for_signal(const FlightRecorder& recorder) {
-  if (folder().empty()) return;
+  if (flight_folder().empty()) return;
   const std::scoped_lock lock(recorders().mutex);
   listen_for_signal();
   recorders().live.insert(&recorder);
@@ -122,25 +119,19 @@ void forget(const FlightRecorder& recorder) {
 }
 
 Status dump_to_folder(const FlightRecorder& recorder, const std::string& reason) {
-  const std::string path = folder();
-  if (path.empty())
-    return fail(Code::invalid_argument,
-                "there is no file name for the flight recorder. Give one, or set STRAIT_FLIGHT_RECORDER to a folder");
-  if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST)
-    return fail_errno("cannot make the folder " + path + " (STRAIT_FLIGHT_RECORDER)", errno,
-                      "Name one that is there, or can be made");
+  STRAIT_ASSIGN(const std::string path, make_flight_folder());
   return recorder.dump(path + "/" + recorder.file_name(), reason);
 }
 
 void dump_on_failure(const FlightRecorder& recorder, const Error& failure) {
-  if (folder().empty()) return;
+  if (flight_folder().empty()) return;
   const Status dumped = dump_to_folder(recorder, failure.message);
   const int rank = static_cast<int>(recorder.about().rank);
   if (!dumped)
     log_warn(rank, dumped.error().message);
   else
-    log_warn(rank, "the last calls are in " + folder() + "/" + recorder.file_name() + "; `strait trace " + folder() +
-                       "` shows who is behind");
+    log_warn(rank, "the last calls are in " + flight_folder() + "/" + recorder.file_name() + "; `strait trace " +
+                       flight_folder() + "` shows who is behind");
 }
 
 }  // namespace strait

@@ -81,7 +81,8 @@ class FlightRecorder {
 /// SIGUSR1. They do nothing if it names none.
 void watch_for_signal(const FlightRecorder& recorder);
 void forget(const FlightRecorder& recorder);
-/// Dumps into the folder that STRAIT_FLIGHT_RECORDER names; an error if it names none, or cannot be written to.
+/// Dumps into the folder that STRAIT_FLIGHT_RECORDER names (flight_folder.hpp); an error if it names none, or cannot be
+/// written to.
 Status dump_to_folder(const FlightRecorder& recorder, const std::string& reason);
 /// Dumps after `failure`. Does nothing without a folder, and only warns if it cannot dump.
 void dump_on_failure(const FlightRecorder& recorder, const Error& failure);

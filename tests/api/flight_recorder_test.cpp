@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +19,7 @@
 namespace strait::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
@@ -79,6 +81,41 @@ TEST_F(FlightRecorderTest, AFolderThatCannotBeMadeIsNamed) {
     EXPECT_EQ(straitCommDumpFlightRecorder(comm, nullptr), straitSystemError);
     EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("cannot make the folder /proc/strait (STRAIT_FLIGHT_RECORDER)"));
   });
+}
+
+TEST_F(FlightRecorderTest, AFolderThatCannotBeUsedIsAWarningAtInit) {
+  std::ofstream(folder_ + "/file") << "no folder";
+  for (const auto& [folder, why] : {std::pair{std::string("/proc/strait2"), "cannot make the folder /proc/strait2 "},
+                                    {"/proc", "cannot make files in the folder /proc "},
+                                    {folder_ + "/file/in", "/file/in (STRAIT_FLIGHT_RECORDER): Not a directory"}}) {
+    setenv("STRAIT_FLIGHT_RECORDER", folder.c_str(), 1);
+    ::testing::internal::CaptureStderr();
+    for (int times = 0; times < 2; ++times) run_as_threads(1, [](straitComm_t, int, int) {});
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_THAT(said, AllOf(HasSubstr("the flight recorder's files will be lost: "), HasSubstr(why)));
+    EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
+  }
+}
+
+TEST_F(FlightRecorderTest, AFolderThatCanBeUsedIsMadeAtInitWithItsParents) {
+  setenv("STRAIT_FLIGHT_RECORDER", (folder_ + "/logs/job1/").c_str(), 1);
+  ::testing::internal::CaptureStderr();
+  run_as_threads(2, [&](straitComm_t, int, int) { EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/logs/job1")); });
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+TEST_F(FlightRecorderTest, ARelativeFolderStaysWhereItWasAtInit) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::create_directory(folder_ + "/elsewhere");
+  std::filesystem::current_path(folder_);
+  setenv("STRAIT_FLIGHT_RECORDER", "logs/made", 1);
+  run_as_threads(1, [&](straitComm_t comm, int, int) {
+    std::filesystem::current_path(folder_ + "/elsewhere");
+    STRAIT_EXPECT_OK(straitCommDumpFlightRecorder(comm, nullptr));
+  });
+  std::filesystem::current_path(before);
+  EXPECT_FALSE(std::filesystem::is_empty(folder_ + "/logs/made"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/elsewhere"));
 }
 
 TEST_F(FlightRecorderTest, ShowsWhatWasPostedAndFinished) {
