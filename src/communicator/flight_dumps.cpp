@@ -11,22 +11,25 @@
 #include <set>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "base/log.hpp"
 #include "base/shortage.hpp"
 #include "base/unique_fd.hpp"
 #include "communicator/flight_folder.hpp"
 #include "communicator/flight_recorder.hpp"
+#include "communicator/init_watch.hpp"
 
 namespace strait {
 namespace {
 
 constexpr int dump_signal = SIGUSR1;
 
-/// The recorders of the process. Never destroyed: the thread that dumps them may outlive main().
+/// What the process has to dump. Never destroyed: the thread that dumps it may outlive main().
 struct Recorders {
   std::mutex mutex;
   std::set<const FlightRecorder*> live;
+  std::set<InitWatch*> inits;  ///< of communicators that are being made, which have no recorder yet
 };
 Recorders& recorders() {
   static auto* const all = new Recorders;
@@ -57,6 +60,8 @@ void dump_all() {
   for (const FlightRecorder* recorder : all.live)
     if (const Status dumped = dump_to_folder(*recorder, "signal"); !dumped)
       log_warn(static_cast<int>(recorder->about().rank), dumped.error().message);
+  for (InitWatch* init : all.inits)
+    if (const Status dumped = init->dump(); !dumped) log_warn(init->rank(), dumped.error().message);
 }
 
 void dump_all_at_each_byte(int pipe_end) {
@@ -87,7 +92,9 @@ void listen_for_signal() {
   try {
     std::thread(dump_all_at_each_byte, reading.get()).detach();
   } catch (const std::system_error& error) {
-    log_warn(-1, cannot_start_thread(error, "that dumps flight recorders at SIGUSR1").value().message);
+    static pid_t told = 0;  // each communicator tries again
+    if (std::exchange(told, getpid()) != getpid())
+      log_warn(-1, cannot_start_thread(error, "that dumps flight recorders at SIGUSR1").value().message);
     return;
   }
   (void)reading.release();  // belongs to the thread, which does not end
@@ -95,6 +102,7 @@ void listen_for_signal() {
   owner = getpid();
   if (inherited) {
     recorders().live.clear();  // the parent's, which dumps them itself
+    recorders().inits.clear();
     return;
   }
   struct sigaction action {};
@@ -116,6 +124,18 @@ void watch_for_signal(const FlightRecorder& recorder) {
 void forget(const FlightRecorder& recorder) {
   const std::scoped_lock lock(recorders().mutex);
   recorders().live.erase(&recorder);
+}
+
+void watch_for_signal(InitWatch& init) {
+  if (flight_folder().empty()) return;
+  const std::scoped_lock lock(recorders().mutex);
+  listen_for_signal();
+  recorders().inits.insert(&init);
+}
+
+void forget(InitWatch& init) {
+  const std::scoped_lock lock(recorders().mutex);
+  recorders().inits.erase(&init);
 }
 
 Status dump_to_folder(const FlightRecorder& recorder, const std::string& reason) {

@@ -5,13 +5,17 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <system_error>
 
 #include "base/environment.hpp"
 #include "base/log.hpp"
+#include "base/size_limit.hpp"
 #include "base/unique_fd.hpp"
+#include "base/write_error.hpp"
 
 namespace strait {
 namespace {
@@ -69,6 +73,21 @@ Result<std::string> make_flight_folder() {
   if (error)
     return fail_errno("cannot make the folder " + path + " (STRAIT_FLIGHT_RECORDER)", error.value(), folder_remedy);
   return path;
+}
+
+Status write_flight_file(const std::string& path, int rank, const std::string& text) {
+  const std::string unfinished = path + ".part-" + std::to_string(rank);
+  const SizeLimitIsNoSignal no_signal;
+  errno = 0;
+  std::ofstream file(unfinished, std::ios::trunc);
+  const bool opened = file.is_open();
+  if (opened) file << text << std::flush;
+  file.close();
+  int problem = file ? 0 : errno != 0 ? errno : EIO;
+  if (problem == 0 && std::rename(unfinished.c_str(), path.c_str()) != 0) problem = errno;
+  if (problem == 0) return {};
+  if (opened) std::remove(unfinished.c_str());
+  return fail_to_write("cannot write the flight recorder's file " + path, problem);
 }
 
 void prepare_flight_folder() {

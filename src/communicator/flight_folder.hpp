@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 
-/// The folder that STRAIT_FLIGHT_RECORDER names.
+/// The folder that STRAIT_FLIGHT_RECORDER names, and the files in it.
 namespace strait {
 
 /// Returns its absolute path; "" if the variable is not set. A relative path counts from the working directory that the
@@ -18,5 +18,9 @@ Result<std::string> make_flight_folder();
 /// folder that cannot be used is known before its record is needed: it is a warning, once for each value of the
 /// variable. Does nothing if the variable is not set.
 void prepare_flight_folder();
+
+/// Writes a file of the flight recorder: under another name, which is then changed, so that a file that exists is
+/// whole, and of two ranks that write it at once one's remains.
+Status write_flight_file(const std::string& path, int rank, const std::string& text);
 
 }  // namespace strait

@@ -77,10 +77,14 @@ class FlightRecorder {
   std::uint64_t finished_messages_ = 0;
 };
 
-/// Between these two calls a recorder is dumped into the folder that STRAIT_FLIGHT_RECORDER names when the process gets
-/// SIGUSR1. They do nothing if it names none.
+class InitWatch;
+
+/// Between these two calls a recorder, or an init, is dumped into the folder that STRAIT_FLIGHT_RECORDER names when the
+/// process gets SIGUSR1. They do nothing if it names none.
 void watch_for_signal(const FlightRecorder& recorder);
 void forget(const FlightRecorder& recorder);
+void watch_for_signal(InitWatch& init);
+void forget(InitWatch& init);
 /// Dumps into the folder that STRAIT_FLIGHT_RECORDER names (flight_folder.hpp); an error if it names none, or cannot be
 /// written to.
 Status dump_to_folder(const FlightRecorder& recorder, const std::string& reason);

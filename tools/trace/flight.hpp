@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "trace/inits.hpp"
 
 /// What the flight recorders of a job wrote, put together: which rank is behind, and in what.
 namespace strait::trace {
@@ -53,9 +54,11 @@ struct Flight {
 };
 
 /// Of files, and of folders that hold them, whose names begin with strait-flight-. What is cut short or none of a
-/// flight recorder is left out, and told to `left_out`, one message each; an error where nothing else is there.
+/// flight recorder is left out, and told to `left_out`, one message each; an error where nothing else is there. Files
+/// of ranks whose communicator was not complete go to `inits`, which may be null.
 Result<std::vector<Flight>> read_flights(const std::vector<std::string>& paths,
-                                         std::vector<std::string>* left_out = nullptr);
+                                         std::vector<std::string>* left_out = nullptr,
+                                         std::vector<RankInInit>* inits = nullptr);
 
 /// A table of the ranks, then who is behind. `all_calls`: also every call of each rank.
 std::string report(const Flight& flight, bool all_calls);
