@@ -1,15 +1,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "base/environment.hpp"
+#include "base/unknown_variables.hpp"
 #include "command.hpp"
 #include "exit_code.hpp"
 
@@ -25,19 +22,6 @@ void print_text(std::ostream& out) {
     if (value.empty()) out << (variable.default_value.empty() ? "(unset)" : " (default)");
     out << "\n    " << variable.meaning << "\n";
   }
-}
-
-/// Names that look like Strait's and are not, such as a misspelt one: they change nothing.
-std::vector<std::string> unknown_names() {
-  std::vector<std::string> names;
-  for (const char* const* entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const std::string_view name = text.substr(0, text.find('='));
-    const bool is_known = std::any_of(std::begin(environment_table), std::end(environment_table),
-                                      [&](const Variable& variable) { return variable.name == name; });
-    if (name.starts_with("STRAIT_") && !is_known) names.emplace_back(name);
-  }
-  return names;
 }
 
 }  // namespace
@@ -56,8 +40,8 @@ void add_environment(CLI::App& app, int& exit_code) {
       std::cerr << "strait env: " << status.error().message << "\n";
       exit_code = failed;
     }
-    for (const std::string& name : unknown_names()) {
-      std::cerr << "strait env: " << name << " is no variable of Strait: it changes nothing\n";
+    for (const std::string& text : describe_unknown_variables(environ)) {
+      std::cerr << "strait env: " << text << "\n";
       exit_code = failed;
     }
   });

@@ -21,11 +21,17 @@ namespace {
 using strait::tools::failed;
 using strait::tools::usage_error;
 
-/// Where the caller has closed one of the three, a socket would take its number, and get what is printed.
+/// Opens what the caller has closed of the three standard streams, because a socket would take its number, and get what
+/// is printed. What is printed to a closed standard output is lost, which is an error (is_all_printed()). It becomes a
+/// folder: nothing can be written to one, by the name /dev/stdout neither. Programs that this one starts find it
+/// closed.
 void hold_standard_streams() {
-  int file = 0;
-  while (file >= 0 && file <= STDERR_FILENO) file = ::open("/dev/null", O_RDWR);
-  if (file > STDERR_FILENO) ::close(file);
+  for (int file = STDIN_FILENO; file <= STDERR_FILENO; ++file) {
+    if (::fcntl(file, F_GETFD) != -1) continue;
+    const bool is_output = file == STDOUT_FILENO;
+    // Takes the number `file`, the lowest that is free.
+    (void)(is_output ? ::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : ::open("/dev/null", O_RDWR));
+  }
 }
 
 /// CLI11 would only say that a subcommand is missing.
@@ -54,7 +60,7 @@ void refuse_empty_words(CLI::App& app) {
       if (option->get_expected_min() > 0) option->transform(CLI::Validator(refuse, ""));
 }
 
-/// A full disk must not pass for a success.
+/// Neither a full disk nor a closed standard output must pass for a success.
 bool is_all_printed() {
   errno = 0;
   if (std::cout.flush() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return true;

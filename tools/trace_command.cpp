@@ -25,7 +25,8 @@ void add_trace(CLI::App& app, int& exit_code) {
   command->add_flag("--calls", options->all_calls, "Also print every recorded call");
   command->callback([options, &exit_code] {
     std::vector<std::string> left_out;
-    const auto flights = trace::read_flights(options->paths, &left_out);
+    std::vector<trace::RankInInit> inits;
+    const auto flights = trace::read_flights(options->paths, &left_out, &inits);
     if (!flights) {
       tools::print(stderr, "strait trace: {}\n", flights.error().message);
       exit_code = failed;
@@ -34,6 +35,7 @@ void add_trace(CLI::App& app, int& exit_code) {
     for (const std::string& file : left_out) tools::print(stderr, "strait trace: left out: {}\n", file);
     for (const trace::Flight& flight : *flights)
       tools::print(stdout, "{}{}", &flight == &flights->front() ? "" : "\n", trace::report(flight, options->all_calls));
+    if (!inits.empty()) tools::print(stdout, "{}{}", flights->empty() ? "" : "\n", trace::report_inits(inits));
   });
 }
 

@@ -12,6 +12,7 @@
 #include "base/log.hpp"
 #include "base/stages.hpp"
 #include "bootstrap/launch.hpp"
+#include "communicator/init_watch.hpp"
 #include "device/device_links.hpp"
 
 namespace strait::api {
@@ -43,9 +44,11 @@ Comm::IsCancelled cancellation_of(const straitComm& handle) {
   return [&handle] { return handle.is_cancelled.load(); };
 }
 
-Status make_comm(straitComm& handle, Result<std::unique_ptr<Channel>> channel, const CommOptions& options) {
+Status make_comm(straitComm& handle, Result<std::unique_ptr<Channel>> channel, const CommOptions& options,
+                 InitWatch& init) {
   if (!channel) return tl::unexpected(std::move(channel).error());
-  STRAIT_ASSIGN(auto comm, Comm::create(std::move(*channel), options, cancellation_of(handle)));
+  STRAIT_ASSIGN(auto comm, Comm::create(std::move(*channel), options, cancellation_of(handle), &init.progress()));
+  init.succeed();
   handle.complete(std::move(comm));
   return {};
 }
@@ -102,16 +105,18 @@ Result<SetUp> prepare_init(const straitComm_t* handle, straitComm& fresh, int ra
   STRAIT_ASSIGN(const auto options, read_config(config));
   STRAIT_ASSIGN(const auto unpacked, unpack_unique_id(std::as_bytes(std::span(id->internal))));
   return [&fresh, ranks, rank, options, unpacked]() -> Status {
+    InitWatch init("straitCommInitRank");
     STRAIT_ASSIGN(const auto deadline, init_deadline(options));
     JoinOptions join;
     join.rank = rank;
     join.ranks = ranks;
     join.wait = {deadline, &fresh.is_cancelled};
+    join.progress = &init.progress();
     Stages stages;
     auto channel = strait::join(unpacked, join);
     stages.done("join");
     log_trace(rank, "set-up: " + stages.text());
-    return make_comm(fresh, std::move(channel), options);
+    return make_comm(fresh, std::move(channel), options, init);
   };
 }
 
@@ -210,6 +215,7 @@ straitResult_t straitCommInitRank(straitComm_t* handle, int ranks, const straitU
 straitResult_t straitCommInitEnv(straitComm_t* handle, const straitConfig_t* config) {
   return guarded([&] {
     if (handle == nullptr) return invalid("straitCommInitEnv: the communicator pointer is NULL");
+    strait::InitWatch init("straitCommInitEnv");
     const auto options = read_config(config);
     if (!options) return result_of(options.error());
     const auto deadline = init_deadline(*options);
@@ -219,8 +225,9 @@ straitResult_t straitCommInitEnv(straitComm_t* handle, const straitConfig_t* con
     if (!launch) return result_of(launch.error());
     strait::JoinOptions join;
     join.wait.deadline = *deadline;
+    join.progress = &init.progress();
     auto channel = strait::join_launched(*launch, std::move(join));
-    if (const Status status = make_comm(*made, std::move(channel), *options); !status) return result_of(status);
+    if (const Status status = make_comm(*made, std::move(channel), *options, init); !status) return result_of(status);
     *handle = made.release();
     return straitSuccess;
   });

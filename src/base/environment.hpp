@@ -189,8 +189,10 @@ inline constexpr Variable environment_table[] = {
      "all-reduces slower.",
      "", 0, 1'000'000},
     {"STRAIT_FLIGHT_RECORDER", VariableKind::text, "", false,
-     "A folder: each rank writes its last calls there when its communicator fails or is aborted, and when the process "
-     "gets SIGUSR1; an earlier handler of that signal is called, too (docs/flight-recorder.md)."},
+     "A folder, made at init: each rank writes its last calls there when its communicator fails or is aborted, and "
+     "when "
+     "the process gets SIGUSR1, during its init what it waits for; an earlier handler of that signal is called, too. "
+     "Unset: SIGUSR1 ends a process that has no handler of its own (docs/flight-recorder.md)."},
     {"STRAIT_CALIBRATION", VariableKind::text, "auto", false,
      "The file with this machine's measured rates, as `strait doctor --calibrate` writes it; all ranks use those of "
      "rank 0. auto: the file in the user's cache folder. off: the built-in defaults."},

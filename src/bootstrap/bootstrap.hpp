@@ -6,6 +6,7 @@
 
 #include "base/environment.hpp"
 #include "bootstrap/channel.hpp"
+#include "bootstrap/init_progress.hpp"
 #include "bootstrap/root.hpp"
 #include "bootstrap/unique_id.hpp"
 
@@ -39,6 +40,7 @@ struct JoinOptions {
   /// The root that answers may still belong to an earlier set of ranks (RootOptions::rank_set); this rank then tries
   /// again until its own root listens.
   bool awaits_next_root = false;
+  InitProgress* progress = nullptr;  ///< is told how far this rank has got; may be null
 };
 
 /// Joins, and returns when all ranks have joined. A failure of any rank, or a difference between ranks, is the same

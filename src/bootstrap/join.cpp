@@ -31,6 +31,10 @@ class ChannelBuilder {
       : id_(id), options_(options), children_(children_of(options.rank, options.ranks)) {}
 
   Result<std::unique_ptr<Channel>> build() {
+    if (options_.progress != nullptr) {
+      options_.progress->set_place(options_.rank, options_.ranks);
+      options_.progress->set_root(id_.root);
+    }
     STRAIT_ASSIGN(PeerInfo self, local_peer_info(options_.rank, options_.environment));
     STRAIT_ASSIGN(Frame answer, answer_of_own_root(self));
     STRAIT_ASSIGN(WelcomeMessage welcome, decode_welcome(answer.payload));
@@ -41,6 +45,7 @@ class ChannelBuilder {
     channel_->rejoin_socket_ = std::move(rejoin_socket_);
     if (auto linked = link(welcome); !linked) return root_cause(std::move(linked).error());
     channel_->root_ = std::move(*root_);
+    note_awaited(options_.progress, "the identities of all ranks");
     STRAIT_ASSIGN(std::vector<Bytes> infos, channel_->all_gather(encode(self), options_.wait));
     std::vector<PeerInfo> peers;
     for (const Bytes& bytes : infos) {
@@ -82,6 +87,7 @@ class ChannelBuilder {
 
   Status say_hello(PeerInfo& self) {
     root_.reset();
+    note_awaited(options_.progress, "an answer at " + id_.root.to_string() + ", where the ranks join");
     STRAIT_ASSIGN(Connection root,
                   connect_with_key(id_.root, id_.key, Purpose::join, id_.root_may_be_late, options_.wait));
     root_ = std::move(root);
@@ -98,6 +104,7 @@ class ChannelBuilder {
     STRAIT_ASSIGN(self.rejoin_address, rejoin_socket_.local_address());
     message.remaining_ms = options_.wait.deadline.remaining_ms();
     root_->send(FrameType::join, encode(message));
+    note_awaited(options_.progress, "the other ranks to join at " + id_.root.to_string());
     return {};
   }
 
@@ -138,6 +145,8 @@ class ChannelBuilder {
   Status link(const WelcomeMessage& welcome) {
     if (options_.rank > 0) {
       int parent = (options_.rank - 1) / 2;
+      note_awaited(options_.progress,
+                   "its neighbour, rank " + std::to_string(parent) + ", at " + welcome.parent.to_string());
       Status root;
       const std::function<bool()> has_failed = [&] { return root && !(root = check_root()); };
       const Wait wait{options_.wait.deadline, options_.wait.abort, &has_failed};
@@ -151,6 +160,7 @@ class ChannelBuilder {
       channel_->neighbours_.push_back({parent, std::move(*connection)});
     }
     if (children_.empty()) return {};
+    note_awaited(options_.progress, "a connection from rank " + list_children());
     return accept_children(welcome.session);
   }
 
@@ -187,11 +197,16 @@ class ChannelBuilder {
     return true;
   }
 
+  /// Formats the children that have not connected yet as in "3 and 4".
+  std::string list_children() const {
+    std::string text;
+    for (int child : children_) text += (text.empty() ? "" : " and ") + std::to_string(child);
+    return text;
+  }
+
   Status children_missing(const Doorman& doorman) const {
-    std::string who;
-    for (int child : children_) who += (who.empty() ? "" : " and ") + std::to_string(child);
     std::string text =
-        "rank " + std::to_string(options_.rank) + " waited in vain for a connection from rank " + who +
+        "rank " + std::to_string(options_.rank) + " waited in vain for a connection from rank " + list_children() +
         ". A firewall may block connections between their hosts; STRAIT_SOCKET_IFNAME chooses the interface";
     if (!doorman.accept_error().empty()) text += ". " + doorman.accept_error();
     return fail(Code::timeout, text);

@@ -31,7 +31,7 @@ class Root {
 
   void run(const std::atomic<bool>& stop);
   std::int64_t strangers_dropped() const { return strangers_dropped_.load(std::memory_order_relaxed); }
-  int joined() const { return joined_.load(std::memory_order_relaxed); }
+  const Roster& roster() const { return roster_; }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
 
  private:
@@ -72,7 +72,6 @@ class Root {
   int expected_;                         ///< the largest number of ranks, of what is known and what ranks have said
   std::set<int> ranks_told_of_failure_;  ///< have been told; with `rank_set_`, they come again only for the next root
   std::atomic<std::int64_t> strangers_dropped_{0};
-  std::atomic<int> joined_{0};
   std::atomic<bool> failed_{false};
 };
 
@@ -182,7 +181,6 @@ void Root::take_join(Member& member, const Frame& frame) {
     return;
   }
   member.rank = rank;
-  joined_.fetch_add(1, std::memory_order_relaxed);
   if (remaining_ms < Deadline::never().remaining_ms())
     deadline_ = earlier(deadline_, Deadline::after_ms(remaining_ms - margin_ms(remaining_ms)));
 }
@@ -323,7 +321,9 @@ class RunningRoot {
   bool failed() const { return root_.failed(); }
   const SocketAddress& address() const { return address_; }
   const std::string& job() const { return job_; }
-  RootReport report() const { return {finished(), root_.joined(), root_.strangers_dropped()}; }
+  RootReport report() const {
+    return {finished(), root_.roster().joined(), root_.strangers_dropped(), root_.roster().missing()};
+  }
 
  private:
   SocketAddress address_;

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/environment.hpp"
 #include "bootstrap/doorman.hpp"
@@ -32,6 +33,7 @@ struct RootReport {
   bool finished = false;
   int joined = 0;  ///< number of ranks that have joined
   std::int64_t strangers_dropped = 0;
+  std::vector<int> missing{};  ///< ranks that have not joined; empty also as long as none has
 };
 
 /// Starts a root: a thread of this process that introduces the ranks of one unique id to one another. It ends when all

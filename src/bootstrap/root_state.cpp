@@ -41,13 +41,20 @@ Status Roster::add(JoinMessage message) {
     return fail(Code::invalid_argument, "rank " + std::to_string(message.rank) + " joined twice: from " +
                                             describe_process(it->second) + " and from " + describe_process(message) +
                                             ". Give each rank its own number, and each communicator its own unique id");
+  const std::scoped_lock lock(mutex_);
   ranks_ = message.ranks;
   int rank = message.rank;
   members_.emplace(rank, std::move(message));
   return {};
 }
 
+int Roster::joined() const {
+  const std::scoped_lock lock(mutex_);
+  return static_cast<int>(members_.size());
+}
+
 std::vector<int> Roster::missing() const {
+  const std::scoped_lock lock(mutex_);
   std::vector<int> missing;
   for (int rank = 0; rank < ranks_; ++rank)
     if (!members_.contains(rank)) missing.push_back(rank);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,13 +18,15 @@ std::string list_ranks(const std::vector<int>& ranks);
 /// Formats a process as in "(host node7, pid 1234)".
 std::string describe_process(const JoinMessage& message);
 
-/// The join messages of one set of ranks, checked against one another.
+/// The join messages of one set of ranks, checked against one another. One thread adds them; other threads may ask for
+/// joined() and missing().
 class Roster {
  public:
   /// Adds a rank; an error concerns all ranks.
   Status add(JoinMessage message);
   int ranks() const { return ranks_; }  ///< 0 if none has joined
   bool complete() const { return ranks_ > 0 && static_cast<int>(members_.size()) == ranks_; }
+  int joined() const;
   std::vector<int> missing() const;
   const JoinMessage& member(int rank) const { return members_.at(rank); }
   /// Compares the ranks' settings, once all have joined; the error names each setting that differs, with values and
@@ -31,6 +34,7 @@ class Roster {
   Status compare_settings() const;
 
  private:
+  mutable std::mutex mutex_;
   int ranks_ = 0;
   std::map<int, JoinMessage> members_;
 };

@@ -65,9 +65,10 @@ class Comm {
   /// Returns whether the communicator was aborted while it is being made; then all its ranks give it up. Polled about
   /// every 50 ms by ranks that wait for others. Null: it cannot be aborted.
   using IsCancelled = std::function<bool()>;
-  /// Makes this rank of a communicator. Collective over the ranks that `channel` connects.
+  /// Makes this rank of a communicator. Collective over the ranks that `channel` connects. `progress`, which may be
+  /// null, is told what this rank waits for.
   static Result<std::unique_ptr<Comm>> create(std::unique_ptr<Channel> channel, const CommOptions& options,
-                                              const IsCancelled& is_cancelled = {});
+                                              const IsCancelled& is_cancelled = {}, InitProgress* progress = nullptr);
   ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
@@ -226,7 +227,8 @@ class Comm {
                                              const Deadline& deadline);
   /// Returns an error if one of these ranks, which has yet to join, has died or left.
   Status check_will_come(const std::vector<std::uint32_t>& remaining) const;
-  Result<std::unique_ptr<Channel>> rejoin_living(const std::vector<std::uint32_t>& remaining, const Wait& wait) const;
+  Result<std::unique_ptr<Channel>> rejoin_living(const std::vector<std::uint32_t>& remaining, const Wait& wait,
+                                                 InitProgress& progress) const;
   Status register_on_all(std::uint64_t handle, void* pointer, std::size_t bytes);
   Status register_with_all(std::uint64_t number, void* pointer, std::size_t bytes, const Deadline& deadline);
   bool has_failed() const {

@@ -1,7 +1,6 @@
 // When and where the flight recorders of a process are dumped.
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -12,29 +11,30 @@
 #include <set>
 #include <system_error>
 #include <thread>
+#include <utility>
 
-#include "base/environment.hpp"
 #include "base/log.hpp"
 #include "base/shortage.hpp"
 #include "base/unique_fd.hpp"
+#include "communicator/flight_folder.hpp"
 #include "communicator/flight_recorder.hpp"
+#include "communicator/init_watch.hpp"
 
 namespace strait {
 namespace {
 
 constexpr int dump_signal = SIGUSR1;
 
-/// The recorders of the process. Never destroyed: the thread that dumps them may outlive main().
+/// What the process has to dump. Never destroyed: the thread that dumps it may outlive main().
 struct Recorders {
   std::mutex mutex;
   std::set<const FlightRecorder*> live;
+  std::set<InitWatch*> inits;  ///< of communicators that are being made, which have no recorder yet
 };
 Recorders& recorders() {
   static auto* const all = new Recorders;
   return *all;
 }
-
-std::string folder() { return Environment().text("STRAIT_FLIGHT_RECORDER").value_or(""); }  // any text is accepted
 
 // What the signal handler uses: nothing else is allowed in it.
 std::atomic<int> wake_up{-1};  ///< the writing end of a pipe
@@ -60,6 +60,8 @@ void dump_all() {
   for (const FlightRecorder* recorder : all.live)
     if (const Status dumped = dump_to_folder(*recorder, "signal"); !dumped)
       log_warn(static_cast<int>(recorder->about().rank), dumped.error().message);
+  for (InitWatch* init : all.inits)
+    if (const Status dumped = init->dump(); !dumped) log_warn(init->rank(), dumped.error().message);
 }
 
 void dump_all_at_each_byte(int pipe_end) {
@@ -90,7 +92,9 @@ void listen_for_signal() {
   try {
     std::thread(dump_all_at_each_byte, reading.get()).detach();
   } catch (const std::system_error& error) {
-    log_warn(-1, cannot_start_thread(error, "that dumps flight recorders at SIGUSR1").value().message);
+    static pid_t told = 0;  // each communicator tries again
+    if (std::exchange(told, getpid()) != getpid())
+      log_warn(-1, cannot_start_thread(error, "that dumps flight recorders at SIGUSR1").value().message);
     return;
   }
   (void)reading.release();  // belongs to the thread, which does not end
@@ -98,6 +102,7 @@ void listen_for_signal() {
   owner = getpid();
   if (inherited) {
     recorders().live.clear();  // the parent's, which dumps them itself
+    recorders().inits.clear();
     return;
   }
   struct sigaction action {};
@@ -110,7 +115,7 @@ void listen_for_signal() {
 }  // namespace
 
 void watch_for_signal(const FlightRecorder& recorder) {
-  if (folder().empty()) return;
+  if (flight_folder().empty()) return;
   const std::scoped_lock lock(recorders().mutex);
   listen_for_signal();
   recorders().live.insert(&recorder);
@@ -121,26 +126,32 @@ void stop_watching(const FlightRecorder& recorder) {
   recorders().live.erase(&recorder);
 }
 
+void watch_for_signal(InitWatch& init) {
+  if (flight_folder().empty()) return;
+  const std::scoped_lock lock(recorders().mutex);
+  listen_for_signal();
+  recorders().inits.insert(&init);
+}
+
+void stop_watching(InitWatch& init) {
+  const std::scoped_lock lock(recorders().mutex);
+  recorders().inits.erase(&init);
+}
+
 Status dump_to_folder(const FlightRecorder& recorder, const std::string& reason) {
-  const std::string path = folder();
-  if (path.empty())
-    return fail(Code::invalid_argument,
-                "there is no file name for the flight recorder. Give one, or set STRAIT_FLIGHT_RECORDER to a folder");
-  if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST)
-    return fail_errno("cannot make the folder " + path + " (STRAIT_FLIGHT_RECORDER)", errno,
-                      "Name one that is there, or can be made");
+  STRAIT_ASSIGN(const std::string path, make_flight_folder());
   return recorder.dump(path + "/" + recorder.file_name(), reason);
 }
 
 void dump_on_failure(const FlightRecorder& recorder, const Error& failure) {
-  if (folder().empty()) return;
+  if (flight_folder().empty()) return;
   const Status dumped = dump_to_folder(recorder, failure.message);
   const int rank = static_cast<int>(recorder.about().rank);
   if (!dumped)
     log_warn(rank, dumped.error().message);
   else
-    log_warn(rank, "the last calls are in " + folder() + "/" + recorder.file_name() + "; `strait trace " + folder() +
-                       "` shows who is behind");
+    log_warn(rank, "the last calls are in " + flight_folder() + "/" + recorder.file_name() + "; `strait trace " +
+                       flight_folder() + "` shows who is behind");
 }
 
 }  // namespace strait

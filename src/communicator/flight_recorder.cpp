@@ -1,14 +1,11 @@
 #include "communicator/flight_recorder.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/json_text.hpp"
-#include "base/size_limit.hpp"
-#include "base/write_error.hpp"
+#include "communicator/flight_folder.hpp"
 
 namespace strait {
 namespace {
@@ -152,19 +149,7 @@ std::string FlightRecorder::file_name() const {
 }
 
 Status FlightRecorder::dump(const std::string& path, const std::string& reason) const {
-  // Written under another name, then renamed: a file that exists is whole, and of two dumps at once one remains.
-  const std::string unfinished = path + ".part-" + std::to_string(about_.rank);
-  const SizeLimitIsNoSignal no_signal;
-  errno = 0;
-  std::ofstream file(unfinished, std::ios::trunc);
-  const bool opened = file.is_open();
-  if (opened) file << json(reason) << std::flush;
-  file.close();
-  int problem = file ? 0 : errno != 0 ? errno : EIO;
-  if (problem == 0 && std::rename(unfinished.c_str(), path.c_str()) != 0) problem = errno;
-  if (problem == 0) return {};
-  if (opened) std::remove(unfinished.c_str());
-  return fail_to_write("cannot write the flight recorder's file " + path, problem);
+  return write_flight_file(path, static_cast<int>(about_.rank), json(reason));
 }
 
 }  // namespace strait

@@ -77,11 +77,16 @@ class FlightRecorder {
   std::uint64_t finished_messages_ = 0;
 };
 
-/// Between these two calls a recorder is dumped into the folder that STRAIT_FLIGHT_RECORDER names when the process gets
-/// SIGUSR1. They do nothing if it names none.
+class InitWatch;
+
+/// Between these two calls a recorder, or an init, is dumped into the folder that STRAIT_FLIGHT_RECORDER names when the
+/// process gets SIGUSR1. They do nothing if it names none.
 void watch_for_signal(const FlightRecorder& recorder);
 void stop_watching(const FlightRecorder& recorder);
-/// Dumps into the folder that STRAIT_FLIGHT_RECORDER names; an error if it names none, or cannot be written to.
+void watch_for_signal(InitWatch& init);
+void stop_watching(InitWatch& init);
+/// Dumps into the folder that STRAIT_FLIGHT_RECORDER names (flight_folder.hpp); an error if it names none, or cannot be
+/// written to.
 Status dump_to_folder(const FlightRecorder& recorder, const std::string& reason);
 /// Dumps after `failure`. Does nothing without a folder, and only warns if it cannot dump.
 void dump_on_failure(const FlightRecorder& recorder, const Error& failure);

@@ -32,7 +32,7 @@ Comm::Comm(std::unique_ptr<Channel> channel)
       quantized_(rank_, ranks_, ranks_) {}
 
 Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, const CommOptions& options,
-                                           const IsCancelled& is_cancelled) {
+                                           const IsCancelled& is_cancelled, InitProgress* progress) {
   const Environment environment;
   std::unique_ptr<Comm> comm(new Comm(std::move(channel)));
   comm->options_ = options;
@@ -44,8 +44,10 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
     STRAIT_TRY(comm->read_settings(environment));
     deadline = Deadline::after_ms(comm->options_.init_timeout_ms);
     stages.done("settings");
+    note_awaited(progress, "the other ranks, with which it opens the transport between them");
     STRAIT_TRY(comm->open_transport(environment, deadline));
     stages.done("transport");
+    note_awaited(progress, "the other ranks, with which it prepares their devices");
     return comm->open_device(deadline, is_cancelled);
   });
   stages.done("device");
@@ -62,6 +64,7 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
     comm->channel_->announce({Code::remote_error, who + " could not join: " + opened.error().message});
     return tl::unexpected(opened.error());
   }
+  note_awaited(progress, "the other ranks, to complete the communicator too");
   STRAIT_TRY(comm->channel_->barrier({deadline, nullptr}));
   stages.done("the others");
   log_trace(static_cast<int>(comm->rank_), "set-up of the communicator: " + stages.text());

@@ -11,6 +11,7 @@
 #include "base/shortage.hpp"
 #include "communicator/comm.hpp"
 #include "communicator/gather.hpp"
+#include "communicator/init_watch.hpp"
 
 namespace strait {
 namespace {
@@ -35,9 +36,13 @@ Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions&
 
 Result<std::unique_ptr<Comm>> Comm::shrink(const std::vector<std::uint32_t>& remaining, CommOptions options,
                                            const Wait& wait) const {
-  STRAIT_ASSIGN(auto channel, rejoin_living(remaining, wait));
+  InitWatch init("straitCommShrink");
+  STRAIT_ASSIGN(auto channel, rejoin_living(remaining, wait, init.progress()));
   options.gpu.p2p = part_of(*options_.gpu.p2p, remaining);
-  return create(std::move(channel), options, [&wait] { return wait.aborted(); });
+  auto made = create(
+      std::move(channel), options, [&wait] { return wait.aborted(); }, &init.progress());
+  if (made) init.succeed();
+  return made;
 }
 
 Status Comm::check_will_come(const std::vector<std::uint32_t>& remaining) const {
@@ -50,11 +55,12 @@ Status Comm::check_will_come(const std::vector<std::uint32_t>& remaining) const 
 }
 
 /// Ranks that have not joined yet have no connection that would show their death, but this communicator knows of it.
-Result<std::unique_ptr<Channel>> Comm::rejoin_living(const std::vector<std::uint32_t>& remaining,
-                                                     const Wait& wait) const {
+Result<std::unique_ptr<Channel>> Comm::rejoin_living(const std::vector<std::uint32_t>& remaining, const Wait& wait,
+                                                     InitProgress& progress) const {
   std::atomic<bool> gives_up{false};
   JoinOptions place;
   place.wait = {wait.deadline, &gives_up};
+  place.progress = &progress;
   std::future<Result<std::unique_ptr<Channel>>> joining;
   try {
     joining = std::async(std::launch::async, [&] {
@@ -77,6 +83,9 @@ Result<std::unique_ptr<Comm>> Comm::make_part(int color, int key, const CommOpti
     int key;
   };
   const Deadline deadline = Deadline::after_ms(options_.init_timeout_ms);
+  InitWatch init("straitCommSplit");
+  init.progress().set_place(static_cast<int>(rank_), static_cast<int>(ranks_));
+  init.progress().await("all ranks of the communicator to call straitCommSplit");
   STRAIT_TRY(begin_set_up(SetUpCall::split, deadline));
   STRAIT_ASSIGN(const auto wishes, gather(*channel_, Wish{color, key}, deadline));
   std::vector<std::uint32_t> members;
@@ -103,16 +112,23 @@ Result<std::unique_ptr<Comm>> Comm::make_part(int color, int key, const CommOpti
   JoinOptions place;
   place.rank = static_cast<int>(std::find(members.begin(), members.end(), rank_) - members.begin());
   place.ranks = static_cast<int>(members.size());
+  place.progress = &init.progress();
   STRAIT_ASSIGN(auto channel, join_part(color < 0 ? nullptr : &ids[members.front()], place, deadline));
-  if (!channel) return std::unique_ptr<Comm>();
+  if (!channel) {
+    init.succeed();
+    return std::unique_ptr<Comm>();
+  }
   CommOptions part = options;
   part.gpu.p2p = part_of(*options_.gpu.p2p, members);
   // Only an abort of the whole cancels the part. Other failures of the whole may come from ranks whose part is complete
   // already, and that have gone on.
-  return create(std::move(channel), part, [this, &is_cancelled] {
+  const auto is_over = [this, &is_cancelled] {
     const Status whole = watch_->sticky();
     return (is_cancelled && is_cancelled()) || (!whole && whole.error().code == Code::aborted);
-  });
+  };
+  auto made = create(std::move(channel), part, is_over, &init.progress());
+  if (made) init.succeed();
+  return made;
 }
 
 Result<std::unique_ptr<Channel>> Comm::join_part(const std::array<std::byte, unique_id_bytes>* id, JoinOptions place,

@@ -13,6 +13,8 @@ unset LD_PRELOAD VLLM_NCCL_SO_PATH STRAIT_NCCL_PROOF STRAIT_NCCL_VERSION NCCL_DE
 said="$("$strait" run -- true 2>&1)" || fail "strait run -- true failed: $said"
 grep -qF "true gets NCCL 2.28.9 from $library" <<<"$said" || fail "no line on which library serves: $said"
 [[ -z "$("$strait" run --quiet -- true 2>&1)" ]] || fail "--quiet is not quiet"
+"$strait" run --quiet -- true >&- || fail "a program that prints nothing needs no standard output"
+"$strait" run --quiet -- sh -c '[ ! -e /proc/self/fd/1 ]' >&- || fail "a closed standard output is not closed for the program"
 
 # The environment of the command; what was preloaded before stays.
 env="$(LD_PRELOAD=libm.so.6 "$strait" run --quiet -- env)"

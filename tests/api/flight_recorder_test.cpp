@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +19,7 @@
 namespace strait::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
@@ -79,6 +81,41 @@ TEST_F(FlightRecorderTest, AFolderThatCannotBeMadeIsNamed) {
     EXPECT_EQ(straitCommDumpFlightRecorder(comm, nullptr), straitSystemError);
     EXPECT_THAT(straitGetLastError(nullptr), HasSubstr("cannot make the folder /proc/strait (STRAIT_FLIGHT_RECORDER)"));
   });
+}
+
+TEST_F(FlightRecorderTest, AFolderThatCannotBeUsedIsAWarningAtInit) {
+  std::ofstream(folder_ + "/file") << "no folder";
+  for (const auto& [folder, why] : {std::pair{std::string("/proc/strait2"), "cannot make the folder /proc/strait2 "},
+                                    {"/proc", "cannot make files in the folder /proc "},
+                                    {folder_ + "/file/in", "/file/in (STRAIT_FLIGHT_RECORDER): Not a directory"}}) {
+    setenv("STRAIT_FLIGHT_RECORDER", folder.c_str(), 1);
+    ::testing::internal::CaptureStderr();
+    for (int times = 0; times < 2; ++times) run_as_threads(1, [](straitComm_t, int, int) {});
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_THAT(said, AllOf(HasSubstr("the flight recorder's files will be lost: "), HasSubstr(why)));
+    EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
+  }
+}
+
+TEST_F(FlightRecorderTest, AFolderThatCanBeUsedIsMadeAtInitWithItsParents) {
+  setenv("STRAIT_FLIGHT_RECORDER", (folder_ + "/logs/job1/").c_str(), 1);
+  ::testing::internal::CaptureStderr();
+  run_as_threads(2, [&](straitComm_t, int, int) { EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/logs/job1")); });
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+TEST_F(FlightRecorderTest, ARelativeFolderStaysWhereItWasAtInit) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::create_directory(folder_ + "/elsewhere");
+  std::filesystem::current_path(folder_);
+  setenv("STRAIT_FLIGHT_RECORDER", "logs/made", 1);
+  run_as_threads(1, [&](straitComm_t comm, int, int) {
+    std::filesystem::current_path(folder_ + "/elsewhere");
+    STRAIT_EXPECT_OK(straitCommDumpFlightRecorder(comm, nullptr));
+  });
+  std::filesystem::current_path(before);
+  EXPECT_FALSE(std::filesystem::is_empty(folder_ + "/logs/made"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/elsewhere"));
 }
 
 TEST_F(FlightRecorderTest, ShowsWhatWasPostedAndFinished) {
@@ -175,6 +212,82 @@ volatile sig_atomic_t signals_before = 0;
 /// The program's own handler, installed before its first communicator.
 const bool has_handler = signal(SIGUSR1, [](int) { signals_before = signals_before + 1; }) != SIG_ERR;
 
+/// Undoes that, so that the signal would end the process as in most programs. (Strait's handler, which a child may have
+/// inherited, stays.)
+void forget_handler() {
+  struct sigaction current {};
+  sigaction(SIGUSR1, nullptr, &current);
+  if ((current.sa_flags & SA_SIGINFO) == 0) signal(SIGUSR1, SIG_DFL);
+}
+
+TEST_F(FlightRecorderTest, ASignalDuringTheInitSaysWhatTheRankWaitsFor) {
+  ask_for_dumps();
+  const pid_t child = fork_rank([] {
+    forget_handler();
+    straitUniqueId id;
+    STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+    straitConfig_t config = test_config();
+    config.init_timeout_ms = 5000;
+    straitComm_t comm = nullptr;
+    EXPECT_EQ(straitCommInitRank(&comm, 3, &id, 1, &config), straitTimeout);  // ranks 0 and 2 do not come
+  });
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(4);
+  Json json = Json::object();
+  while (json.value("missing", Json::array()).empty() && std::chrono::steady_clock::now() < deadline) {
+    // The folder is made once the handler is there.
+    if (std::filesystem::exists(folder_ + "/made")) kill(child, SIGUSR1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    if (std::filesystem::exists(folder_ + "/made"))
+      for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/made"))
+        if (entry.path().extension() == ".json") json = read(entry.path());
+  }
+  EXPECT_EQ(wait_for(child, 20'000), 0);
+  ASSERT_FALSE(json.empty());
+  EXPECT_EQ(json.at("format"), "strait flight recorder init 1");
+  EXPECT_EQ(json.at("call"), "straitCommInitRank");
+  EXPECT_EQ(json.at("rank"), 1);
+  EXPECT_EQ(json.at("ranks"), 3);
+  EXPECT_EQ(json.at("pid"), child);
+  EXPECT_EQ(json.at("missing"), Json({0, 2}));
+  EXPECT_EQ(json.at("awaits"), "the other ranks to join at " + json.at("root").get<std::string>());
+  EXPECT_LT(json.at("began_unix_us"), json.at("unix_us"));
+  EXPECT_EQ(dumps(1).count(1), 1U) << "after a failure the file stays";
+}
+
+TEST_F(FlightRecorderTest, WhatWasDumpedOfAnInitGoesWhenItHasSucceeded) {
+  ask_for_dumps();
+  straitUniqueId id;
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  std::jthread first([&] { join_and_run(id, 0, 2, [](straitComm_t comm, int, int) { all_reduce(comm); }); });
+  while (!std::filesystem::exists(folder_ + "/made")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  raise(SIGUSR1);
+  EXPECT_EQ(dumps(1).at(0).at("call"), "straitCommInitRank");
+  join_and_run(id, 1, 2, [](straitComm_t comm, int, int) { all_reduce(comm); });
+  first.join();
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/made"));
+}
+
+TEST_F(FlightRecorderTest, ASignalDuringASplitSaysThatItIsOne) {
+  ask_for_dumps();
+  run_as_threads(2, [&](straitComm_t comm, int rank, int) {
+    if (rank == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      raise(SIGUSR1);
+      std::set<std::string> awaited;
+      dumps(2);  // the communicator's, of both ranks, which are written before those of inits
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+      while (awaited.empty() && std::chrono::steady_clock::now() < deadline)
+        for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/made"))
+          if (entry.path().filename().string().ends_with("-rank0.json") && read(entry.path()).contains("awaits"))
+            awaited.insert(read(entry.path()).at("awaits"));
+      EXPECT_EQ(awaited, std::set<std::string>{"all ranks of the communicator to call straitCommSplit"});
+    }
+    straitComm_t part = nullptr;
+    STRAIT_EXPECT_OK(straitCommSplit(comm, 0, rank, &part, nullptr));
+    STRAIT_EXPECT_OK(straitCommDestroy(part));
+  });
+}
+
 /// A communicator must not fail because dumps on a signal are impossible.
 TEST_F(FlightRecorderTest, WithoutAThreadForSignalsThereAreCommunicatorsAllTheSame) {
   ask_for_dumps();
@@ -199,12 +312,13 @@ TEST_F(FlightRecorderTest, ASignalDumpsAndReachesTheHandlerOfBefore) {
   ask_for_dumps();
   run_as_threads(1, [&](straitComm_t comm, int, int) {
     all_reduce(comm);
+    const int before = signals_before;
     raise(SIGUSR1);
     const auto found = dumps(1);
     ASSERT_EQ(found.size(), 1U);
     EXPECT_EQ(found.at(0).at("reason"), "signal");
     EXPECT_TRUE(has_handler);
-    EXPECT_EQ(signals_before, 1);
+    EXPECT_EQ(signals_before, before + 1);
     straitResult_t error = straitInternalError;
     STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &error));
     EXPECT_EQ(error, straitSuccess);

@@ -7,8 +7,8 @@ int main() {
   std::cout << R"(# Environment variables
 
 Generated from `src/base/environment.hpp` by `scripts/generate_environment_docs.sh`. A value that is not accepted is an
-error at init that names the variable. Variables marked "equal on all ranks" are compared when ranks join; ranks that
-differ are told which one.
+error at init that names the variable. A name that begins with `STRAIT_` and is not in this list is a warning at init.
+Variables marked "equal on all ranks" are compared when ranks join; ranks that differ are told which one.
 
 )";
   strait::print_markdown(std::cout);

@@ -108,6 +108,7 @@ refuses 2 "--simulate measures nothing: leave out --run_cycles, --turns, --calib
 STRAIT_WIRE=int8 refuses 1 "STRAIT_WIRE=int8: wire formats are predicted for GPU ranks of one host only. Exact" \
   perf all-reduce --simulate laptop -b 1K -e 1K
 STRAIT_ALGORITM=ring refuses 1 "STRAIT_ALGORITM is no variable of Strait" env
+STRAIT_ALGORITM=ring refuses 1 "Did you mean STRAIT_ALGORITHM?" env
 STRAIT_SLICE_BYTES=x refuses 1 'STRAIT_SLICE_BYTES="x" is not accepted' env
 STRAIT_SLICE_BYTES=x refuses 1 'STRAIT_SLICE_BYTES="x" is not accepted' explain all-reduce 1K
 STRAIT_SLICE_BYTES=x refuses 1 'strait perf: STRAIT_SLICE_BYTES="x" is not accepted' perf all-reduce -t 2
@@ -164,6 +165,10 @@ for sizes in "-b 32 -e 64" "-b 0 -e 0"; do
   said all-gather -t 2 $sizes -i 32 -n 1
   if grep "too small" out; then echo "all-gather $sizes" && exit 1; fi
 done
+# The library warns of a misspelt variable, which changes nothing: once, however many ranks a process has.
+STRAIT_TIMOUT_MS=500 said all-reduce -t 2 -b 8 -e 8 -n 1
+[[ "$(grep -c "STRAIT_TIMOUT_MS is no variable of Strait.*Did you mean STRAIT_TIMEOUT_MS?" err)" == 1 ]] ||
+  { echo "STRAIT_TIMOUT_MS: not one warning" && cat err && exit 1; }
 
 # The library warns once of a forced algorithm: of a call that is measured, not of what ranks tell one another.
 for ranks in 2 4; do
@@ -183,21 +188,31 @@ on_terminal dumb
 grep -q "Collective test concluded" out
 if grep -q $'\x1b' out; then echo "escape sequences on a dumb terminal" && exit 1; fi
 
-# A full disk is no success.
-for command in version --version --help "perf --help" "topo --list" "explain all-reduce 1K --topology 4x-h200" "plan all-reduce --algorithm ring" \
-  "${small[*]}"; do
-  status=0
-  # shellcheck disable=SC2086  # one word an argument
-  timeout 60 "$strait" $command >/dev/full 2>err </dev/null || status=$?
-  if [[ $status -ne 1 ]] || ! grep -q "cannot write to standard output" err; then
-    echo "strait $command >/dev/full: status $status" && cat err && exit 1
+# A full disk is no success, and neither is a standard output that is closed.
+for command in version --version --help "perf --help" "topo --list" "topo --from laptop --json" "explain all-reduce 1K --topology 4x-h200" \
+  "plan all-reduce --algorithm ring" "sim all-reduce --topology laptop -b 8 -e 8" env "env --markdown" "${small[*]}"; do
+  for streams in ">/dev/full" ">&-" "<&- >&-"; do
+    status=0
+    eval "timeout 60 \"\$strait\" $command </dev/null $streams" 2>err || status=$?
+    if [[ $status -ne 1 ]] || ! grep -q "cannot write to standard output" err; then
+      echo "strait $command $streams: status $status" && cat err && exit 1
+    fi
+  done
+done
+for command in "topo --from laptop" "explain all-reduce 1K --topology laptop"; do
+  if eval "\"\$strait\" $command --svg /dev/stdout" >&- 2>err; then
+    echo "strait $command --svg /dev/stdout >&-: a success" && exit 1
   fi
 done
+[[ "$("$strait" version 3>&1 >&- 2>&3 3>&-)" == "strait: cannot write to standard output"* ]]
 
 # Where nothing can be said, a measurement goes on, and what is said gets into no socket.
-for streams in "2>/dev/full" "2>&-" "<&- >&- 2>&-"; do
+for streams in "2>/dev/full" "2>&-"; do
   eval "timeout 60 \"\$strait\" ${small[*]} >out $streams" || { echo "strait perf $streams: status $?" && exit 1; }
 done
+status=0
+timeout 60 "$strait" "${small[@]}" --json unheard.json <&- >&- 2>&- || status=$?
+[[ $status -eq 1 && -s unheard.json ]] || { echo "strait perf <&- >&- 2>&-: status $status" && exit 1; }
 status=0
 "$strait" trace none 2>/dev/full || status=$?
 [[ $status -eq 1 ]] || { echo "strait trace none 2>/dev/full: status $status" && exit 1; }

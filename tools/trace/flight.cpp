@@ -131,7 +131,7 @@ void add(const Json& json, std::map<std::string, Flight>& flights) {
 }
 
 /// Adds a file. Returns what is wrong with it, or "" if it was added.
-std::string add_file(std::istream& stream, std::map<std::string, Flight>& flights) {
+std::string add_file(std::istream& stream, std::map<std::string, Flight>& flights, std::vector<RankInInit>& inits) {
   Json json;
   try {
     json = Json::parse(stream);
@@ -139,6 +139,10 @@ std::string add_file(std::istream& stream, std::map<std::string, Flight>& flight
     return "is cut short, or no JSON: " + plain_text(problem);
   }
   try {
+    if (is_of_init(json)) {
+      inits.push_back(read_init(json));
+      return "";
+    }
     std::map<std::string, Flight> alone;  // first tries it alone, so that a bad file adds nothing to `flights`
     add(json, alone);
     add(json, flights);
@@ -315,7 +319,8 @@ std::string verdict(const Flight& flight) {
 
 }  // namespace
 
-Result<std::vector<Flight>> read_flights(const std::vector<std::string>& paths, std::vector<std::string>* left_out) {
+Result<std::vector<Flight>> read_flights(const std::vector<std::string>& paths, std::vector<std::string>* left_out,
+                                         std::vector<RankInInit>* inits) {
   std::set<std::string> files;
   for (const std::string& path : paths) {
     std::error_code failure;
@@ -334,16 +339,18 @@ Result<std::vector<Flight>> read_flights(const std::vector<std::string>& paths, 
                             "program starts, and name that folder",
                             fmt::join(paths, ", ")));
   std::map<std::string, Flight> flights;
+  std::vector<RankInInit> found_inits;
   std::optional<std::string> wrong;
   for (const std::string& file : files) {
     std::ifstream stream(file);
     if (!stream) return fail_errno("cannot read " + tools::printable(file), errno);
-    if (const std::string problem = add_file(stream, flights); !problem.empty()) {
+    if (const std::string problem = add_file(stream, flights, found_inits); !problem.empty()) {
       wrong = tools::printable(file) + " " + problem;
       if (left_out != nullptr) left_out->push_back(*wrong);
     }
   }
-  if (wrong && flights.empty()) return fail(Code::invalid_argument, *wrong);
+  if (wrong && flights.empty() && found_inits.empty()) return fail(Code::invalid_argument, *wrong);
+  if (inits != nullptr) *inits = std::move(found_inits);
   std::vector<Flight> result;
   for (auto& [id, flight] : flights) result.push_back(std::move(flight));
   return result;

@@ -12,6 +12,7 @@
 #include "base/deadline.hpp"
 #include "base/log.hpp"
 #include "base/unique_fd.hpp"
+#include "base/unknown_variables.hpp"
 
 namespace strait {
 namespace {
@@ -125,6 +126,32 @@ TEST(Environment, EveryVariableIsDocumented) {
     EXPECT_FALSE(variable.meaning.empty());
     EXPECT_TRUE(names.insert(variable.name).second) << variable.name << " appears twice";
   }
+}
+
+TEST(UnknownVariables, TheNearestNameIsSaid) {
+  for (const auto& [given, meant] : {std::pair{"STRAIT_TIMOUT_MS", "STRAIT_TIMEOUT_MS"},
+                                     {"STRAIT_TIMEOUT", "STRAIT_TIMEOUT_MS"},
+                                     {"STRAIT_INIT_TIMEOUT", "STRAIT_INIT_TIMEOUT_MS"},
+                                     {"STRAIT_ALGORITM", "STRAIT_ALGORITHM"},
+                                     {"STRAIT_RNAK", "STRAIT_RANK"},
+                                     {"STRAIT_FLIGHT_RECORDER_DIR", "STRAIT_FLIGHT_RECORDER"},
+                                     {"STRAIT_NONSENSE", ""},
+                                     {"STRAIT_", ""},
+                                     {"NCCL_DEBUG", ""}})
+    EXPECT_EQ(nearest_variable(given), meant) << given;
+  EXPECT_EQ(nearest_variable("STRAIT_" + std::string(1 << 20, 'X')), "");
+}
+
+TEST(UnknownVariables, AreThoseThatNothingReads) {
+  const char* const entries[] = {"STRAIT_TIMOUT_MS=500", "STRAIT_TIMEOUT_MS=500",    "PATH=/bin:STRAIT_X",
+                                 "STRAIT_NONSENSE",      "STRAIT_NCCL_HOST_RANKS=1", "STRAIT_HUNT_SECONDS=1",
+                                 "NCCL_STRAIT_X=",       "STRAIT_HUNT_SEED=7",       nullptr};
+  EXPECT_THAT(describe_unknown_variables(entries),
+              ::testing::ElementsAre(
+                  "STRAIT_TIMOUT_MS is no variable of Strait: it changes nothing. Did you mean STRAIT_TIMEOUT_MS?",
+                  "STRAIT_NONSENSE is no variable of Strait: it changes nothing. `strait env` prints those that there "
+                  "are"));
+  EXPECT_TRUE(describe_unknown_variables(nullptr).empty());
 }
 
 TEST(Deadline, CountsDown) {

@@ -1,0 +1,100 @@
+// What `strait trace` says of ranks that were asked for a dump while they made a communicator.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "trace/flight.hpp"
+
+namespace strait::trace {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using Json = nlohmann::json;
+
+class Inits : public testing::Test {
+ protected:
+  Inits() {
+    char folder[] = "/tmp/strait_inits_XXXXXX";
+    folder_ = mkdtemp(folder);
+  }
+  ~Inits() override { std::filesystem::remove_all(folder_); }
+
+  static Json file_of(int rank) {
+    return {{"format", "strait flight recorder init 1"},
+            {"call", "straitCommInitEnv"},
+            {"rank", rank},
+            {"ranks", 4},
+            {"host", "n7"},
+            {"pid", 100 + rank},
+            {"root", "192.0.2.1:7000"},
+            {"awaits", "the other ranks to join at 192.0.2.1:7000"},
+            {"awaits_since_unix_us", 1'700'000'002'000'000},
+            {"missing", Json::array()},
+            {"began_unix_us", 1'700'000'001'000'000},
+            {"unix_us", 1'700'000'013'300'000}};
+  }
+  void write(const Json& json) const {
+    std::ofstream(folder_ + "/strait-flight-" + std::to_string(++files_) + ".json") << json;
+  }
+  std::string said() const {
+    std::vector<RankInInit> inits;
+    std::vector<std::string> left_out;
+    const auto flights = read_flights({folder_}, &left_out, &inits);
+    EXPECT_TRUE(flights) << (flights ? "" : flights.error().message);
+    EXPECT_TRUE(!flights || flights->empty());
+    left_out_ = left_out.size();
+    return report_inits(inits);
+  }
+  std::string folder_;
+  mutable int files_ = 0;
+  mutable std::size_t left_out_ = 0;
+};
+
+TEST_F(Inits, TheRankThatHasNotJoinedIsNamed) {
+  for (const int rank : {2, 0, 1}) {
+    Json json = file_of(rank);
+    if (rank == 0) json["missing"] = {3};
+    write(json);
+  }
+  EXPECT_EQ(said(),
+            "In straitCommInitEnv: 3 of 4 ranks, which join at 192.0.2.1:7000\n\n"
+            "rank                       in it for  waits for\n"
+            "rank 0 (host n7, pid 100)  12.3 s     the other ranks to join at 192.0.2.1:7000 (for 11.3 s)\n"
+            "rank 1 (host n7, pid 101)  12.3 s     the other ranks to join at 192.0.2.1:7000 (for 11.3 s)\n"
+            "rank 2 (host n7, pid 102)  12.3 s     the other ranks to join at 192.0.2.1:7000 (for 11.3 s)\n\n"
+            "Behind: rank 3 had not joined at 192.0.2.1:7000 when rank 0 (host n7, pid 100) was asked\n"
+            "No file of rank 3: it has not begun, or is done, or did not get SIGUSR1, or has no "
+            "STRAIT_FLIGHT_RECORDER\n");
+}
+
+TEST_F(Inits, AreTakenApartByWhereTheirRanksJoin) {
+  for (int rank = 0; rank < 4; ++rank) write(file_of(rank));
+  Json other = file_of(1);
+  other["root"] = "";
+  other["awaits"] = "";
+  other["ranks"] = 0;
+  other["call"] = "straitCommInit\x1bRank";
+  write(other);
+  EXPECT_THAT(said(), AllOf(HasSubstr("4 of 4 ranks, which join at 192.0.2.1:7000\n"),
+                            HasSubstr("Nobody is missing: all ranks are in it\n"),
+                            HasSubstr("In straitCommInit\\x1bRank: 1 of an unknown number of ranks\n"),
+                            HasSubstr("waits for\nrank 1 (host n7, pid 101)  12.3 s     nobody (for"),
+                            Not(HasSubstr("No file"))));
+}
+
+TEST_F(Inits, AFileThatIsNotWellFormedIsLeftOut) {
+  Json json = file_of(1);
+  json.erase("awaits");
+  write(json);
+  write(file_of(0));
+  EXPECT_THAT(said(), HasSubstr("1 of 4 ranks"));
+  EXPECT_EQ(left_out_, 1U);
+}
+
+}  // namespace
+}  // namespace strait::trace

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+/// What ranks wrote that were still making a communicator when they got SIGUSR1.
+namespace strait::trace {
+
+struct RankInInit {
+  std::string call;     ///< "straitCommInitEnv"
+  int rank = -1;        ///< -1: the rank did not know it yet
+  int ranks = 0;        ///< 0: likewise
+  std::string process;  ///< "host n7, pid 4711"
+  std::string root;     ///< where the ranks join; "": the rank did not know it yet
+  std::string awaits;   ///< what it waited for
+  double began_unix_us = 0;
+  double awaits_since_unix_us = 0;
+  double unix_us = 0;          ///< when the file was written
+  std::vector<int> missing{};  ///< the ranks that had not joined, if this rank's process knew
+};
+
+/// Whether the file is of a rank in its init, and not of a communicator.
+bool is_of_init(const nlohmann::json& json);
+/// Reads such a file; throws an exception of the JSON library if it is not well formed.
+RankInInit read_init(const nlohmann::json& json);
+
+/// Returns a table of the ranks, and which ranks are missing, for each set of ranks that join at one address.
+std::string report_inits(const std::vector<RankInInit>& inits);
+
+}  // namespace strait::trace
