@@ -39,6 +39,8 @@ struct JoinOptions {
   /// The root that answers may still belong to an earlier set of ranks (RootOptions::set); this rank then tries again
   /// until its own root listens.
   bool awaits_next_root = false;
+  /// After how long a rank that waits for an answer first says so in the log (WaitReminder).
+  std::int64_t remind_after_ms = WaitReminder::default_first_ms;
 };
 
 /// Joins, and returns when all ranks have joined. A failure of any rank, or a difference between ranks, is the same

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <thread>
 
+#include "base/log.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/connect_with_key.hpp"
 #include "bootstrap/interface.hpp"
@@ -28,7 +29,13 @@ Error in_context(const std::string& context, Error error) {
 class ChannelBuilder {
  public:
   ChannelBuilder(const UniqueId& id, const JoinOptions& options)
-      : id_(id), options_(options), children_(children_of(options.rank, options.ranks)) {}
+      : id_(id),
+        options_(options),
+        reminder_(options.rank, options.remind_after_ms),
+        greeting_(options.wait),
+        children_(children_of(options.rank, options.ranks)) {
+    if (greeting_.reminder == nullptr) greeting_.reminder = &reminder_;
+  }
 
   Result<std::unique_ptr<Channel>> build() {
     STRAIT_ASSIGN(PeerInfo self, local_peer_info(options_.rank, options_.environment));
@@ -82,8 +89,7 @@ class ChannelBuilder {
 
   Status say_hello(PeerInfo& self) {
     root_.reset();
-    STRAIT_ASSIGN(Connection root,
-                  connect_with_key(id_.root, id_.key, Purpose::join, id_.root_may_be_late, options_.wait));
+    STRAIT_ASSIGN(Connection root, connect_with_key(id_.root, id_.key, Purpose::join, id_.root_may_be_late, greeting_));
     root_ = std::move(root);
     JoinMessage message;
     message.rank = options_.rank;
@@ -118,7 +124,10 @@ class ChannelBuilder {
 
   /// Waits for the root's answer. Code::in_progress: the root belongs to another set of ranks.
   Result<Frame> wait_for_root() {
-    auto answer = root_->receive(options_.wait);
+    log_info(options_.rank, "has joined at " + id_.root.to_string() + ", and waits for the others of " +
+                                std::to_string(options_.ranks) + " ranks");
+    // Who is missing then, the process says that serves the root: no reminders from here.
+    auto answer = root_->receive({options_.wait.deadline, options_.wait.abort});
     if (!answer && answer.error().code == Code::timeout)
       answer = root_->receive({Deadline::after_ms(verdict_ms), options_.wait.abort});
     if (!answer) {
@@ -223,6 +232,8 @@ class ChannelBuilder {
 
   const UniqueId& id_;
   const JoinOptions& options_;
+  WaitReminder reminder_;
+  Wait greeting_;              ///< for the root to listen and to admit this rank; reminds the user
   std::vector<int> children_;  ///< not yet connected
   std::optional<Connection> root_;
   Socket listener_;

@@ -6,10 +6,16 @@
 namespace strait {
 namespace {
 
-Result<UniqueId> meet_locally(const LaunchInfo& info, const JoinOptions& options) {
-  if (info.rank > 0) return ask_local_root(info.job, options.wait);
+RootOptions root_options(const JoinOptions& options) {
   RootOptions root;
   root.deadline = options.wait.deadline;
+  root.remind_after_ms = options.remind_after_ms;
+  return root;
+}
+
+Result<UniqueId> meet_locally(const LaunchInfo& info, const JoinOptions& options) {
+  if (info.rank > 0) return ask_local_root(info.job, options.wait);
+  RootOptions root = root_options(options);
   root.job = info.job;
   STRAIT_ASSIGN(Socket door, listen_for_local_ranks(info.job, options.wait));
   root.hand_out = HandOut(std::move(door));
@@ -23,7 +29,7 @@ Result<UniqueId> meet_at_address(const LaunchInfo& info, const JoinOptions& opti
              "Set STRAIT_KEY");
   STRAIT_ASSIGN(UniqueId id, unique_id_at(info.root, info.key, options.environment, options.wait.deadline));
   if (info.rank > 0) return id;
-  return host_unique_id(id, {options.wait.deadline, {}, {}});
+  return host_unique_id(id, root_options(options));
 }
 
 }  // namespace
@@ -31,6 +37,8 @@ Result<UniqueId> meet_at_address(const LaunchInfo& info, const JoinOptions& opti
 Result<std::unique_ptr<Channel>> join_launched(const LaunchInfo& info, JoinOptions options) {
   options.rank = info.rank;
   options.ranks = info.ranks;
+  WaitReminder reminder(info.rank, options.remind_after_ms);  // one for all the waits until the root answers
+  options.wait.reminder = &reminder;
   UniqueId id;
   switch (info.meeting) {
     case Meeting::alone: {
@@ -46,7 +54,7 @@ Result<std::unique_ptr<Channel>> join_launched(const LaunchInfo& info, JoinOptio
       break;
     }
     case Meeting::pmix: {
-      auto make_id = [&] { return create_unique_id(options.environment, {options.wait.deadline, {}, {}}); };
+      auto make_id = [&] { return create_unique_id(options.environment, root_options(options)); };
       STRAIT_ASSIGN(PmixMeeting met, meet_through_pmix(info.rank, make_id, options.wait));
       id = met.id;
       options.ranks = met.ranks;

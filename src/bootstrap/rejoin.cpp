@@ -45,6 +45,7 @@ Result<std::unique_ptr<Channel>> rejoin(const Channel& channel, const std::vecto
     RootOptions root;
     root.deadline = options.wait.deadline;
     root.ranks = options.ranks;
+    root.remind_after_ms = options.remind_after_ms;
     root.set = list;
     root.reserved = &channel.meeting();
     STRAIT_TRY(start_root(id, std::move(root)));

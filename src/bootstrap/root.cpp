@@ -1,17 +1,9 @@
-#include "bootstrap/root.hpp"
-
-#include <unistd.h>
+#include "bootstrap/root_service.hpp"
 
 #include <algorithm>
-#include <list>
-#include <mutex>
-#include <set>
-#include <system_error>
-#include <thread>
 
 #include "base/log.hpp"
 #include "base/shortage.hpp"
-#include "bootstrap/root_state.hpp"
 
 namespace strait {
 namespace {
@@ -19,62 +11,7 @@ namespace {
 /// How long before its deadline a rank is told that others are missing, while it still listens for that.
 std::int64_t margin_ms(std::int64_t remaining_ms) { return std::clamp<std::int64_t>(remaining_ms / 10, 5, 500); }
 
-class Root {
- public:
-  Root(UniqueId id, Socket listener, RootOptions options)
-      : id_(id),
-        deadline_(options.deadline),
-        hand_out_(std::move(options.hand_out)),
-        set_(std::move(options.set)),
-        doorman_(std::move(listener), id.key, Purpose::join, options.limits),
-        expected_(options.ranks) {}
-
-  void run(const std::atomic<bool>& stop);
-  std::int64_t strangers_dropped() const { return strangers_dropped_.load(std::memory_order_relaxed); }
-  int joined() const { return joined_.load(std::memory_order_relaxed); }
-  bool failed() const { return failed_.load(std::memory_order_acquire); }
-
- private:
-  struct Member {
-    Connection connection;
-    int rank = -1;  ///< -1: not known yet
-    bool ready = false;
-    bool closing = false;  ///< to be removed once everything queued for it is sent
-  };
-
-  void serve_all();
-  void tell_shortage(const Error& error);
-  void put_off_all();
-  void give_up();
-  void poll_once();
-  void serve(Member& member);
-  void take(Member& member, const Frame& frame);
-  void take_join(Member& member, const Frame& frame);
-  static void put_off(Member& member, const std::string& why);
-  Status is_of_this_set(const JoinMessage& message) const;
-  void turn_away(Member& member, const JoinMessage& message, const Error& differs);
-  void introduce();
-  void fail_all(const Error& error);
-  void tell_failure(Member& member);
-  void check_deadline();
-  bool finished() const;
-
-  UniqueId id_;
-  Deadline deadline_;
-  HandOut hand_out_;
-  std::optional<Setting> set_;
-  Doorman doorman_;
-  std::list<Member> members_;
-  Roster roster_;
-  std::optional<Error> failure_;
-  bool introduced_ = false;
-  Deadline linger_ = Deadline::never();  ///< after a failure: until when ranks that come late are told of it
-  int expected_;                         ///< the largest number of ranks, of what is known and what ranks have said
-  std::set<int> told_ranks_;             ///< have been told; with `set_`, they come again only for the next root
-  std::atomic<std::int64_t> strangers_dropped_{0};
-  std::atomic<int> joined_{0};
-  std::atomic<bool> failed_{false};
-};
+}  // namespace
 
 void Root::run(const std::atomic<bool>& stop) {
   Status served;
@@ -96,6 +33,7 @@ void Root::serve_all() {
   });
   if (roster_.complete() && !introduced_ && !failure_) introduce();
   check_deadline();
+  remind();
   strangers_dropped_.store(doorman_.dropped(), std::memory_order_relaxed);
 }
 
@@ -181,6 +119,7 @@ void Root::take_join(Member& member, const Frame& frame) {
     return;
   }
   member.rank = rank;
+  if (!reminder_) reminder_.emplace(-1, remind_after_ms_);
   joined_.fetch_add(1, std::memory_order_relaxed);
   if (remaining_ms < Deadline::never().remaining_ms())
     deadline_ = earlier(deadline_, Deadline::after_ms(remaining_ms - margin_ms(remaining_ms)));
@@ -253,14 +192,25 @@ void Root::tell_failure(Member& member) {
   if (member.rank >= 0) told_ranks_.insert(member.rank);
 }
 
+/// Says in the log now and then which ranks are missing.
+void Root::remind() {
+  if (!reminder_ || failure_ || introduced_) return;
+  if (const auto waited = reminder_->due()) log_warn(-1, roster_.describe_missing(*waited) + strangers());
+}
+
+/// Describes the connections that were dropped and those that could not be accepted, as text to append to a sentence.
+std::string Root::strangers() const {
+  std::string text;
+  if (doorman_.dropped() > 0)
+    text = ". " + std::to_string(doorman_.dropped()) + " other connections were dropped, the last one being " +
+           doorman_.last_drop();
+  if (!doorman_.accept_error().empty())
+    text += ". The process that introduces them ran short: " + doorman_.accept_error();
+  return text;
+}
+
 void Root::check_deadline() {
   if (failure_ || !deadline_.expired()) return;
-  std::string strangers;
-  if (doorman_.dropped() > 0)
-    strangers = ". " + std::to_string(doorman_.dropped()) + " other connections were dropped, the last one being " +
-                doorman_.last_drop();
-  if (!doorman_.accept_error().empty())
-    strangers += ". The process that introduces them ran short: " + doorman_.accept_error();
   if (introduced_) {
     std::vector<int> unready;
     for (const Member& member : members_)
@@ -281,7 +231,7 @@ void Root::check_deadline() {
                           ". Check that they run and see their own errors; that they have the unique id of this job; "
                           "that no firewall blocks that address, else choose another interface by "
                           "STRAIT_SOCKET_IFNAME; or allow more time by STRAIT_INIT_TIMEOUT_MS" +
-                          strangers});
+                          strangers()});
 }
 
 bool Root::finished() const {
@@ -290,111 +240,6 @@ bool Root::finished() const {
            (members_.empty() && (introduced_ || static_cast<int>(told_ranks_.size()) >= expected_));
   return introduced_ &&
          std::all_of(members_.begin(), members_.end(), [](const Member& member) { return member.ready; });
-}
-
-/// Keeps a thread object in a forked child, neither joined nor detached: the parent's thread does not exist there, and
-/// its handle may by now name a thread of the child's own.
-void abandon(std::thread thread) {
-  static auto* const abandoned = new std::list<std::thread>;  // never destroyed
-  abandoned->push_back(std::move(thread));
-}
-
-/// A root and its thread.
-class RunningRoot {
- public:
-  RunningRoot(UniqueId id, Socket listener, RootOptions options)
-      : address_(id.root), job_(options.job), owner_(::getpid()), root_(id, std::move(listener), std::move(options)) {
-    thread_ = std::thread([this] {
-      root_.run(stop_);
-      finished_.store(true, std::memory_order_release);
-    });
-  }
-  ~RunningRoot() {
-    stop_.store(true, std::memory_order_relaxed);
-    if (owner_ == ::getpid())
-      thread_.join();
-    else
-      abandon(std::move(thread_));
-  }
-  RunningRoot(const RunningRoot&) = delete;
-  RunningRoot& operator=(const RunningRoot&) = delete;
-
-  bool finished() const { return finished_.load(std::memory_order_acquire); }
-  bool failed() const { return root_.failed(); }
-  const SocketAddress& address() const { return address_; }
-  const std::string& job() const { return job_; }
-  RootReport report() const { return {finished(), root_.joined(), root_.strangers_dropped()}; }
-
- private:
-  SocketAddress address_;
-  std::string job_;
-  pid_t owner_;
-  Root root_;
-  std::atomic<bool> stop_{false};
-  std::atomic<bool> finished_{false};
-  std::thread thread_;
-};
-
-struct Registry {
-  std::mutex mutex;
-  std::list<std::unique_ptr<RunningRoot>> roots;
-};
-
-Registry& registry() {
-  static Registry instance;
-  return instance;
-}
-
-/// Ends the roots for which `is_over` is true; waits for their threads after releasing the registry's lock.
-template <class IsOver>
-void end_roots(Registry& registry, const IsOver& is_over) {
-  std::list<std::unique_ptr<RunningRoot>> over;
-  std::lock_guard lock(registry.mutex);
-  for (auto next = registry.roots.begin(); next != registry.roots.end();)
-    if (const auto root = next++; is_over(**root)) over.splice(over.end(), registry.roots, root);
-}
-
-/// Listens at the address, in place of a failed earlier root of this process: ranks that it would still tell of the
-/// failure are to join the new root. Tries for 1 s: that root may not have noticed yet that its own rank gave up.
-Result<Socket> listen_in_place_of_failed(Registry& registry, const SocketAddress& address) {
-  for (const Deadline soon = Deadline::after_ms(1000);;) {
-    end_roots(registry, [&](const RunningRoot& root) { return root.failed() && root.address() == address; });
-    auto listener = listen_at(address);
-    if (listener || soon.expired() || !report_of_root(address)) return listener;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
-
-}  // namespace
-
-Result<UniqueId> start_root(UniqueId id, RootOptions options) {
-  STRAIT_TRY(start_crypto());
-  Registry& all = registry();
-  end_roots(all, [&](const RunningRoot& root) {
-    return root.finished() || (options.reserved != nullptr && root.address() == id.root);
-  });
-  STRAIT_ASSIGN(Socket listener,
-                options.reserved != nullptr ? listen_on(*options.reserved) : listen_in_place_of_failed(all, id.root));
-  STRAIT_ASSIGN(id.root, listener.local_address());
-  std::lock_guard lock(all.mutex);
-  try {
-    all.roots.push_back(std::make_unique<RunningRoot>(id, std::move(listener), std::move(options)));
-  } catch (const std::system_error& error) {
-    return cannot_start_thread(error, "that waits for ranks");
-  }
-  return id;
-}
-
-void end_failed_root(const std::string& job) {
-  end_roots(registry(), [&](const RunningRoot& root) { return root.failed() && root.job() == job; });
-}
-
-std::optional<RootReport> report_of_root(const SocketAddress& address) {
-  Registry& all = registry();
-  std::lock_guard lock(all.mutex);
-  for (auto it = all.roots.rbegin(); it != all.roots.rend(); ++it)
-    if ((*it)->address() == address) return (*it)->report();
-  return std::nullopt;
 }
 
 }  // namespace strait

@@ -25,6 +25,8 @@ struct RootOptions {
   const Socket* reserved = nullptr;
   HandOut hand_out;
   std::string job;  ///< the job that the ranks belong to
+  /// How long after the first rank has joined the log first says which ranks are missing (WaitReminder).
+  std::int64_t remind_after_ms = WaitReminder::default_first_ms;
 };
 
 /// State of a root.

@@ -5,11 +5,11 @@
 
 namespace strait {
 
-std::string list_ranks(const std::vector<int>& ranks) {
+std::string list_ranks(const std::vector<int>& ranks, int most_ranges) {
   std::string text;
   int ranges = 0;
   for (std::size_t first = 0; first < ranks.size();) {
-    if (++ranges > most_listed_ranges) return text + " and " + std::to_string(ranks.size() - first) + " more";
+    if (++ranges > most_ranges) return text + " and " + std::to_string(ranks.size() - first) + " more";
     std::size_t last = first;
     while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
     text += (text.empty() ? "" : ", ") + std::to_string(ranks[first]);
@@ -52,6 +52,15 @@ std::vector<int> Roster::missing() const {
   for (int rank = 0; rank < ranks_; ++rank)
     if (!members_.contains(rank)) missing.push_back(rank);
   return missing;
+}
+
+std::string Roster::describe_missing(const std::string& waited) const {
+  constexpr int most_ranges = 4;
+  const auto absent = missing();
+  const bool is_one = absent.size() == 1;
+  return std::to_string(members_.size()) + " of " + std::to_string(ranks_) + " ranks have joined after " + waited +
+         ": " + (is_one ? "rank " : "ranks ") + list_ranks(absent, most_ranges) + (is_one ? " is" : " are") +
+         " missing. Start " + (is_one ? "it" : "them") + ", or look at " + (is_one ? "its" : "their") + " output";
 }
 
 Status Roster::compare_settings() const {

@@ -11,8 +11,8 @@
 namespace strait {
 
 inline constexpr int most_listed_ranges = 16;
-/// Formats ranks as in "0-3, 7"; after most_listed_ranges ranges the text ends in "and 12 more".
-std::string list_ranks(const std::vector<int>& ranks);
+/// Formats ranks as in "0-3, 7"; after `most_ranges` ranges the text ends in "and 12 more".
+std::string list_ranks(const std::vector<int>& ranks, int most_ranges = most_listed_ranges);
 
 /// Formats a process as in "(host node7, pid 1234)".
 std::string describe_process(const JoinMessage& message);
@@ -25,6 +25,8 @@ class Roster {
   int ranks() const { return ranks_; }  ///< 0 if none has joined
   bool complete() const { return ranks_ > 0 && static_cast<int>(members_.size()) == ranks_; }
   std::vector<int> missing() const;
+  /// Returns a warning for the log about the ranks that have not joined `waited` (such as "10 s") after the first one.
+  std::string describe_missing(const std::string& waited) const;
   const JoinMessage& member(int rank) const { return members_.at(rank); }
   /// Compares the ranks' settings, once all have joined; the error names each setting that differs, with values and
   /// ranks.

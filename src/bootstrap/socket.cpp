@@ -113,7 +113,7 @@ tl::unexpected<Error> connect_timeout(const SocketAddress& address, bool refused
 }
 
 /// Waits until a connection attempt has ended. Returns its errno (0: connected), or nothing if the wait ended first.
-std::optional<int> finish_connect(const Socket& socket, const Wait& wait) {
+std::optional<int> finish_connect(const Socket& socket, const SocketAddress& address, const Wait& wait) {
   while (!wait.aborted()) {
     pollfd fd{socket.get(), POLLOUT, 0};
     poll_slice({&fd, 1}, wait.deadline);
@@ -124,6 +124,9 @@ std::optional<int> finish_connect(const Socket& socket, const Wait& wait) {
       return error;
     }
     if (wait.deadline.expired()) return std::nullopt;
+    wait.remind(
+        "no answer from " + address.to_string() + ". Check that no firewall drops the packets, and that this " +
+        "host has a route to it; STRAIT_SOCKET_IFNAME on the rank that listens there chooses another interface");
   }
   return std::nullopt;
 }
@@ -258,7 +261,7 @@ Result<Socket> connect_to(const SocketAddress& address, const Wait& wait, bool r
     int error = 0;
     if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&storage), size) != 0) error = errno;
     if (error == EINPROGRESS || error == EINTR) {
-      auto finished = finish_connect(socket, wait);
+      auto finished = finish_connect(socket, address, wait);
       if (!finished && wait.aborted()) continue;
       if (!finished) return connect_timeout(address, refused);
       error = *finished;
@@ -271,6 +274,8 @@ Result<Socket> connect_to(const SocketAddress& address, const Wait& wait, bool r
     refused = error == ECONNREFUSED;
     if (!refused || !retry_refused) return connect_failure(address, error);
     if (wait.deadline.expired()) return connect_timeout(address, refused);
+    wait.remind("nobody listens at " + address.to_string() +
+                " yet. Start the rank that listens there (rank 0) or look " + "at its output, or correct the address");
     std::this_thread::sleep_for(std::chrono::milliseconds(wait.deadline.poll_ms(20)));
   }
 }

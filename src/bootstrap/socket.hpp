@@ -10,17 +10,23 @@
 #include "base/deadline.hpp"
 #include "base/unique_fd.hpp"
 #include "bootstrap/address.hpp"
+#include "bootstrap/wait_reminder.hpp"
 
 namespace strait {
 
 /// How long an operation may wait: until the deadline; until the flag `abort` (may be null) becomes true; or until
-/// `is_over` (may be null), which is called every 50 ms, returns true.
+/// `is_over` (may be null), which is called every 50 ms, returns true. A wait for a connection says now and then in the
+/// log what it waits for, if `reminder` is set.
 struct Wait {
   Deadline deadline = Deadline::never();
   const std::atomic<bool>* abort = nullptr;
   const std::function<bool()>* is_over = nullptr;
+  WaitReminder* reminder = nullptr;
 
   bool aborted() const { return (abort && abort->load(std::memory_order_acquire)) || (is_over && (*is_over)()); }
+  void remind(const std::string& what) const {
+    if (reminder) reminder->remind(what);
+  }
 };
 
 /// Calls poll(2) for at most 50 ms, or until the deadline if that is earlier. After EINTR all `revents` are 0, as after
