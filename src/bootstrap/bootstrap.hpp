@@ -43,6 +43,12 @@ struct JoinOptions {
   std::int64_t remind_after_ms = WaitReminder::default_first_ms;
 };
 
+/// How long a rank that cannot join, because of its own settings, tries to tell the root so.
+inline constexpr std::int64_t withdrawal_ms = 1500;
+/// Checks the environment variables whose values can be wrong by themselves, without waiting for anyone. The error
+/// names the variable.
+Status check_settings(const Environment& environment);
+
 /// Joins, and returns when all ranks have joined. A failure of any rank, or a difference between ranks, is the same
 /// error on all of them.
 Result<std::unique_ptr<Channel>> join(const UniqueId& id, const JoinOptions& options);

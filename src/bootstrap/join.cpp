@@ -38,7 +38,9 @@ class ChannelBuilder {
   }
 
   Result<std::unique_ptr<Channel>> build() {
-    STRAIT_ASSIGN(PeerInfo self, local_peer_info(options_.rank, options_.environment));
+    auto prepared = prepare();
+    if (!prepared) return withdraw(std::move(prepared).error());
+    PeerInfo& self = *prepared;
     STRAIT_ASSIGN(Frame answer, answer_of_own_root(self));
     STRAIT_ASSIGN(WelcomeMessage welcome, decode_welcome(answer.payload));
     channel_.reset(new Channel(options_.rank, options_.ranks));
@@ -63,6 +65,32 @@ class ChannelBuilder {
   }
 
  private:
+  /// Reads this rank's own settings, before anything that waits, and describes this process.
+  Result<PeerInfo> prepare() {
+    STRAIT_TRY(check_settings(options_.environment));
+    STRAIT_ASSIGN(settings_, options_.environment.shared_settings());
+    settings_.insert(settings_.end(), options_.settings.begin(), options_.settings.end());
+    settings_.push_back({"Strait's version", STRAIT_VERSION_TEXT});
+    return local_peer_info(options_.rank, options_.environment);
+  }
+
+  Error cannot_join(Error error) const {
+    return in_context("rank " + std::to_string(options_.rank) + " cannot join at " + id_.root.to_string(),
+                      std::move(error));
+  }
+
+  /// Returns this rank's own error. Tells the root, if it answers within a moment, so that the other ranks do not wait
+  /// for this one.
+  tl::unexpected<Error> withdraw(Error error) const {
+    error = cannot_join(std::move(error));
+    const Wait moment{earlier(options_.wait.deadline, Deadline::after_ms(withdrawal_ms)), options_.wait.abort};
+    if (auto root = connect_with_key(id_.root, id_.key, Purpose::join, id_.root_may_be_late, moment)) {
+      root->send(FrameType::error, encode(error));
+      (void)root->flush_all(moment);
+    }
+    return tl::unexpected(std::move(error));
+  }
+
   Result<Frame> answer_of_own_root(PeerInfo& self) {
     for (std::string why;;) {
       const Status announced = announce_self(self);
@@ -81,8 +109,7 @@ class ChannelBuilder {
   Status announce_self(PeerInfo& self) {
     Status said = say_hello(self);
     if (said) return said;
-    const Error error =
-        in_context("rank " + std::to_string(options_.rank) + " cannot join at " + id_.root.to_string(), said.error());
+    const Error error = cannot_join(said.error());
     if (root_) root_->send(FrameType::error, encode(error));  // so that the other ranks do not wait for this one
     return tl::unexpected(error);
   }
@@ -96,9 +123,7 @@ class ChannelBuilder {
     message.ranks = options_.ranks;
     message.host_name = self.host_name;
     message.pid = self.pid;
-    STRAIT_ASSIGN(message.settings, options_.environment.shared_settings());
-    message.settings.insert(message.settings.end(), options_.settings.begin(), options_.settings.end());
-    message.settings.push_back({"Strait's version", STRAIT_VERSION_TEXT});
+    message.settings = settings_;
     STRAIT_ASSIGN(message.listener, listen());
     STRAIT_ASSIGN(meeting_, reserve_at(address_));
     STRAIT_ASSIGN(self.meeting, meeting_.local_address());
@@ -233,6 +258,7 @@ class ChannelBuilder {
   const UniqueId& id_;
   const JoinOptions& options_;
   WaitReminder reminder_;
+  std::vector<Setting> settings_;
   Wait greeting_;              ///< for the root to listen and to admit this rank; reminds the user
   std::vector<int> children_;  ///< not yet connected
   std::optional<Connection> root_;
@@ -266,6 +292,12 @@ Result<UniqueId> unique_id_at(const HostPort& root, const Key& key, const Enviro
 }
 
 Result<UniqueId> host_unique_id(const UniqueId& id, RootOptions options) { return start_root(id, std::move(options)); }
+
+Status check_settings(const Environment& environment) {
+  STRAIT_TRY(environment.validate());
+  if (environment.is_set("STRAIT_SOCKET_IFNAME")) return choose_interface(environment).map([](const auto&) {});
+  return {};
+}
 
 Result<std::unique_ptr<Channel>> join(const UniqueId& id, const JoinOptions& options) {
   if (options.ranks < 1 || options.ranks > most_ranks || options.rank < 0 || options.rank >= options.ranks)

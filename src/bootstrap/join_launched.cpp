@@ -32,36 +32,35 @@ Result<UniqueId> meet_at_address(const LaunchInfo& info, const JoinOptions& opti
   return host_unique_id(id, root_options(options));
 }
 
+/// Obtains the unique id. Sets the number of ranks if only the launcher's store knows it.
+Result<UniqueId> meet(const LaunchInfo& info, JoinOptions& options) {
+  if (info.meeting == Meeting::local) return meet_locally(info, options);
+  if (info.meeting == Meeting::address) return meet_at_address(info, options);
+  auto make_id = [&] { return create_unique_id(options.environment, root_options(options)); };
+  STRAIT_ASSIGN(PmixMeeting met, meet_through_pmix(info.rank, make_id, options.wait));
+  options.ranks = met.ranks;
+  return met.id;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Channel>> join_launched(const LaunchInfo& info, JoinOptions options) {
   options.rank = info.rank;
   options.ranks = info.ranks;
+  if (info.meeting == Meeting::alone) {
+    STRAIT_ASSIGN(PeerInfo self, local_peer_info(0, options.environment));
+    return Channel::alone(std::move(self));
+  }
   WaitReminder reminder(info.rank, options.remind_after_ms);  // one for all the waits until the root answers
   options.wait.reminder = &reminder;
-  UniqueId id;
-  switch (info.meeting) {
-    case Meeting::alone: {
-      STRAIT_ASSIGN(PeerInfo self, local_peer_info(0, options.environment));
-      return Channel::alone(std::move(self));
-    }
-    case Meeting::local: {
-      STRAIT_ASSIGN(id, meet_locally(info, options));
-      break;
-    }
-    case Meeting::address: {
-      STRAIT_ASSIGN(id, meet_at_address(info, options));
-      break;
-    }
-    case Meeting::pmix: {
-      auto make_id = [&] { return create_unique_id(options.environment, root_options(options)); };
-      STRAIT_ASSIGN(PmixMeeting met, meet_through_pmix(info.rank, make_id, options.wait));
-      id = met.id;
-      options.ranks = met.ranks;
-      break;
-    }
-  }
-  return join(id, options);
+  // A rank whose own settings are wrong waits for the root just long enough to tell it so.
+  const Status fit = check_settings(options.environment);
+  if (!fit && info.rank > 0) options.wait.deadline = earlier(options.wait.deadline, Deadline::after_ms(withdrawal_ms));
+  auto id = meet(info, options);
+  if (!fit && !id)
+    return fail(fit.error().code, "rank " + std::to_string(info.rank) + " cannot join: " + fit.error().message);
+  if (!id) return tl::unexpected(std::move(id).error());
+  return join(*id, options);
 }
 
 }  // namespace strait
