@@ -75,6 +75,9 @@ class ChannelBuilder {
   }
 
   Error cannot_join(Error error) const {
+    // A root ends once its ranks have joined, so that nothing listens any more for those that come with the same id.
+    if (!id_.root_may_be_late && error.message.find(nothing_listens) != std::string::npos)
+      error.message += "; or the unique id was used for a communicator before: an id serves one";
     return in_context("rank " + std::to_string(options_.rank) + " cannot join at " + id_.root.to_string(),
                       std::move(error));
   }

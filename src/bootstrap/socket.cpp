@@ -87,9 +87,8 @@ void prepare(const Socket& connection) {
 tl::unexpected<Error> connect_failure(const SocketAddress& address, int errno_value) {
   std::string remedy = descriptor_remedy(errno_value);
   if (errno_value == ECONNREFUSED)
-    remedy =
-        "Nothing listens there: the process that did has ended or failed (see its own error), or the address is "
-        "another machine's";
+    remedy = std::string(nothing_listens) +
+             ": the process that did has ended or failed (see its own error), or the address is another machine's";
   else if (errno_value == ENETUNREACH || errno_value == EHOSTUNREACH || errno_value == EACCES ||
            errno_value == EADDRNOTAVAIL)
     remedy =

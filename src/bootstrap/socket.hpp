@@ -6,6 +6,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/deadline.hpp"
 #include "base/unique_fd.hpp"
@@ -76,6 +77,9 @@ bool somebody_waits(const Socket& listener);
 /// Accepts one connection; returns an empty Socket if none is waiting, or if that connection failed. Lack of file
 /// descriptors or memory is an error.
 Result<Socket> accept_one(const Socket& listener);
+
+/// Begins the remedy in the error of connect_to() for a refused connection.
+inline constexpr std::string_view nothing_listens = "Nothing listens there";
 
 /// Connects to the address. If `retry_refused` is set, a refused connection is tried again until the deadline, because
 /// the listener may start later.

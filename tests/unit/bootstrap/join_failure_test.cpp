@@ -215,6 +215,13 @@ TEST(Roots, EndOnceAllHaveJoined) {
   EXPECT_TRUE(report_of_root(id.root)->finished);
 }
 
+TEST(Roots, AUniqueIdThatWasUsedIsSaidToServeOneCommunicator) {
+  UniqueId id = make_id();
+  for (const Joined& result : join_all(id, {options_of(0, 2), options_of(1, 2)})) ASSERT_TRUE(result);
+  EXPECT_THAT(join(id, options_of(1, 2)),
+              FailsWith(Code::remote_error, AllOf(HasSubstr("Nothing listens there"), HasSubstr("an id serves one"))));
+}
+
 TEST(Interfaces, OneThatDoesNotExistIsAnErrorThatListsThoseThatDo) {
   Environment environment = environment_of({{"STRAIT_SOCKET_IFNAME", "nosuch"}});
   EXPECT_THAT(create_unique_id(environment),
