@@ -200,10 +200,7 @@ void Root::remind() {
 
 /// Describes the connections that were dropped and those that could not be accepted, as text to append to a sentence.
 std::string Root::strangers() const {
-  std::string text;
-  if (doorman_.dropped() > 0)
-    text = ". " + std::to_string(doorman_.dropped()) + " other connections were dropped, the last one being " +
-           doorman_.last_drop();
+  std::string text = doorman_.describe_drops();
   if (!doorman_.accept_error().empty())
     text += ". The process that introduces them ran short: " + doorman_.accept_error();
   return text;
