@@ -13,7 +13,7 @@ using Nonce = std::array<std::byte, 32>;
 enum class Purpose : std::uint8_t { join = 1, link = 2, data = 3 };
 
 /// Incremented whenever frames change. Ranks with different versions report that, instead of misreading frames.
-inline constexpr std::uint16_t protocol_version = 2;
+inline constexpr std::uint16_t protocol_version = 3;
 
 /// Initialises libsodium; fails if it cannot start.
 Status start_crypto();

@@ -74,12 +74,16 @@ class ChannelBuilder {
     return local_peer_info(options_.rank, options_.environment);
   }
 
+  int known_as(int rank) const {
+    return options_.known_as.empty() ? rank : options_.known_as[static_cast<std::size_t>(rank)];
+  }
+  std::string name_of(int rank) const { return "rank " + std::to_string(known_as(rank)); }
+
   Error cannot_join(Error error) const {
     // A root ends once its ranks have joined, so that nothing listens any more for those that come with the same id.
     if (!id_.root_may_be_late && error.message.find(nothing_listens) != std::string::npos)
       error.message += "; or the unique id was used for a communicator before: an id serves one";
-    return in_context("rank " + std::to_string(options_.rank) + " cannot join at " + id_.root.to_string(),
-                      std::move(error));
+    return in_context(name_of(options_.rank) + " cannot join at " + id_.root.to_string(), std::move(error));
   }
 
   /// Returns this rank's own error. Tells the root, if it answers within a moment, so that the other ranks do not wait
@@ -124,6 +128,7 @@ class ChannelBuilder {
     JoinMessage message;
     message.rank = options_.rank;
     message.ranks = options_.ranks;
+    if (!options_.known_as.empty()) message.known_as = known_as(options_.rank);
     message.host_name = self.host_name;
     message.pid = self.pid;
     message.settings = settings_;
@@ -160,7 +165,8 @@ class ChannelBuilder {
       answer = root_->receive({Deadline::after_ms(verdict_ms), options_.wait.abort});
     if (!answer) {
       if (options_.awaits_next_root && root_->ended()) answer.error().code = Code::in_progress;
-      std::string context = "rank " + std::to_string(options_.rank) + " of " + std::to_string(options_.ranks) +
+      std::string context = name_of(options_.rank) + (options_.known_as.empty() ? " of " : ", one of ") +
+                            std::to_string(options_.ranks) + (options_.known_as.empty() ? "" : " ranks,") +
                             " joined and waited for the others";
       return tl::unexpected(in_context(context, std::move(answer).error()));
     }
@@ -181,9 +187,8 @@ class ChannelBuilder {
       auto connection = connect_with_key(welcome.parent, id_.key, Purpose::link, false, wait);
       STRAIT_TRY(root);
       if (!connection)
-        return tl::unexpected(in_context(
-            "rank " + std::to_string(options_.rank) + " cannot reach its neighbour, rank " + std::to_string(parent),
-            std::move(connection).error()));
+        return tl::unexpected(in_context(name_of(options_.rank) + " cannot reach its neighbour, " + name_of(parent),
+                                         std::move(connection).error()));
       connection->send(FrameType::link, encode(LinkMessage{welcome.session, options_.rank}));
       channel_->neighbours_.push_back({parent, std::move(*connection)});
     }
@@ -226,9 +231,9 @@ class ChannelBuilder {
 
   Status children_missing(const Doorman& doorman) const {
     std::string who;
-    for (int child : children_) who += (who.empty() ? "" : " and ") + std::to_string(child);
+    for (int child : children_) who += (who.empty() ? "" : " and ") + name_of(child);
     std::string text =
-        "rank " + std::to_string(options_.rank) + " waited in vain for a connection from rank " + who +
+        name_of(options_.rank) + " waited in vain for a connection from " + who +
         ". A firewall may block connections between their hosts; STRAIT_SOCKET_IFNAME chooses the interface";
     if (!doorman.accept_error().empty()) text += ". " + doorman.accept_error();
     return fail(Code::timeout, text);

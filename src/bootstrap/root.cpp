@@ -73,16 +73,17 @@ void Root::serve(Member& member) {
   while (!member.closing) {
     auto frame = member.connection.next();
     if (!frame) {
-      fail_all({Code::remote_error, "rank " + std::to_string(member.rank) + " sent " + frame.error().message});
+      const std::string who = member.rank < 0 ? "a peer" : describe_rank(roster_.member(member.rank));
+      fail_all({Code::remote_error, who + " sent " + frame.error().message});
       return;
     }
     if (!*frame) break;
     take(member, **frame);
   }
   if (member.connection.ended() && member.rank >= 0 && !member.ready && !member.closing && !failure_)
-    fail_all({Code::remote_error,
-              "rank " + std::to_string(member.rank) + " " + describe_process(roster_.member(member.rank)) +
-                  " went away while the ranks were joining: it died, or gave up (see its own error)"});
+    fail_all(
+        {Code::remote_error, describe_rank(roster_.member(member.rank)) +
+                                 " went away while the ranks were joining: it died, or gave up (see its own error)"});
 }
 
 void Root::take(Member& member, const Frame& frame) {
@@ -131,8 +132,7 @@ Status Root::is_of_this_set(const JoinMessage& message) const {
                                    [&](const Setting& setting) { return setting.name == set_->name; });
   if (theirs != message.settings.end() && theirs->value == set_->value) return {};
   const std::string value = theirs == message.settings.end() ? "nothing" : "\"" + theirs->value + "\"";
-  return fail(Code::mismatch, set_->name + " is " + value + " on rank " + std::to_string(message.rank) + " " +
-                                  describe_process(message) + ", and \"" + set_->value +
+  return fail(Code::mismatch, set_->name + " is " + value + " on " + describe_rank(message) + ", and \"" + set_->value +
                                   "\" on the one that it joins. Give the same on all ranks");
 }
 
@@ -195,7 +195,7 @@ void Root::tell_failure(Member& member) {
 /// Says in the log now and then which ranks are missing.
 void Root::remind() {
   if (!reminder_ || failure_ || introduced_) return;
-  if (const auto waited = reminder_->due()) log_warn(-1, roster_.describe_missing(*waited) + strangers());
+  if (const auto waited = reminder_->due()) log_warn(-1, roster_.describe_missing(*waited, names_) + strangers());
 }
 
 /// Describes the connections that were dropped and those that could not be accepted, as text to append to a sentence.
@@ -219,16 +219,7 @@ void Root::check_deadline() {
                   "STRAIT_SOCKET_IFNAME chooses the interface on which ranks listen"});
     return;
   }
-  const std::string who = roster_.ranks() == 0
-                              ? "no rank joined at " + id_.root.to_string() + " by the deadline"
-                              : "of " + std::to_string(roster_.ranks()) + " ranks these did not join at " +
-                                    id_.root.to_string() + " by the deadline: " + list_ranks(roster_.missing());
-  fail_all(
-      {Code::timeout, who +
-                          ". Check that they run and see their own errors; that they have the unique id of this job; "
-                          "that no firewall blocks that address, else choose another interface by "
-                          "STRAIT_SOCKET_IFNAME; or allow more time by STRAIT_INIT_TIMEOUT_MS" +
-                          strangers()});
+  fail_all(roster_.missing_at_deadline(id_.root, names_, strangers()));
 }
 
 bool Root::finished() const {

@@ -21,6 +21,7 @@ class Root {
         deadline_(options.deadline),
         hand_out_(std::move(options.hand_out)),
         set_(std::move(options.set)),
+        names_(std::move(options.names)),
         doorman_(std::move(listener), id.key, Purpose::join, options.limits),
         expected_(options.ranks),
         remind_after_ms_(options.remind_after_ms) {}
@@ -61,6 +62,7 @@ class Root {
   Deadline deadline_;
   HandOut hand_out_;
   std::optional<Setting> set_;
+  std::vector<std::string> names_;
   Doorman doorman_;
   std::list<Member> members_;
   Roster roster_;

@@ -4,6 +4,11 @@
 #include <set>
 
 namespace strait {
+namespace {
+
+int known_as(const JoinMessage& message) { return message.known_as < 0 ? message.rank : message.known_as; }
+
+}  // namespace
 
 std::string list_ranks(const std::vector<int>& ranks, int most_ranges) {
   std::string text;
@@ -23,8 +28,20 @@ std::string describe_process(const JoinMessage& message) {
   return "(host " + message.host_name + ", pid " + std::to_string(message.pid) + ")";
 }
 
+std::string describe_rank(const JoinMessage& message) {
+  return "rank " + std::to_string(known_as(message)) + " " + describe_process(message);
+}
+
+std::string list_names(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 4;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), most); ++i) text += (i == 0 ? "" : ", ") + names[i];
+  if (names.size() > most) text += " and " + std::to_string(names.size() - most) + " more";
+  return text;
+}
+
 Status Roster::add(JoinMessage message) {
-  std::string who = "rank " + std::to_string(message.rank) + " " + describe_process(message);
+  const std::string who = describe_rank(message);
   if (message.ranks > most_ranks)
     return fail(Code::invalid_argument, who + " is one of " + std::to_string(message.ranks) + " ranks; there are " +
                                             std::to_string(most_ranks) + " at most");
@@ -32,13 +49,13 @@ Status Roster::add(JoinMessage message) {
     return fail(Code::invalid_argument,
                 who + " is out of range: ranks go from 0 to " + std::to_string(message.ranks - 1));
   if (!members_.empty() && message.ranks != ranks_) {
-    const auto& [first_rank, first] = *members_.begin();
-    return fail(Code::mismatch, "the ranks disagree on how many they are: rank " + std::to_string(first_rank) + " " +
-                                    describe_process(first) + " says " + std::to_string(ranks_) + ", " + who +
-                                    " says " + std::to_string(message.ranks) + ". Give the same number on all ranks");
+    const JoinMessage& first = members_.begin()->second;
+    return fail(Code::mismatch, "the ranks disagree on how many they are: " + describe_rank(first) + " says " +
+                                    std::to_string(ranks_) + ", " + who + " says " + std::to_string(message.ranks) +
+                                    ". Give the same number on all ranks");
   }
   if (auto it = members_.find(message.rank); it != members_.end())
-    return fail(Code::invalid_argument, "rank " + std::to_string(message.rank) + " joined twice: from " +
+    return fail(Code::invalid_argument, "rank " + std::to_string(known_as(message)) + " joined twice: from " +
                                             describe_process(it->second) + " and from " + describe_process(message) +
                                             ". Give each rank its own number, and each communicator its own unique id");
   ranks_ = message.ranks;
@@ -54,13 +71,43 @@ std::vector<int> Roster::missing() const {
   return missing;
 }
 
-std::string Roster::describe_missing(const std::string& waited) const {
+std::vector<std::string> Roster::missing_names(const std::vector<std::string>& names) const {
+  std::vector<std::string> missing_ones;
+  for (const int rank : missing())
+    if (static_cast<std::size_t>(rank) < names.size()) missing_ones.push_back(names[static_cast<std::size_t>(rank)]);
+  return missing_ones;
+}
+
+std::string Roster::describe_missing(const std::string& waited, const std::vector<std::string>& names) const {
   constexpr int most_ranges = 4;
   const auto absent = missing();
   const bool is_one = absent.size() == 1;
+  const std::string who = names.empty() ? (is_one ? "rank " : "ranks ") + list_ranks(absent, most_ranges)
+                                        : list_names(missing_names(names));
   return std::to_string(members_.size()) + " of " + std::to_string(ranks_) + " ranks have joined after " + waited +
-         ": " + (is_one ? "rank " : "ranks ") + list_ranks(absent, most_ranges) + (is_one ? " is" : " are") +
-         " missing. Start " + (is_one ? "it" : "them") + ", or look at " + (is_one ? "its" : "their") + " output";
+         ": " + who + (is_one ? " is" : " are") + " missing. " +
+         (names.empty() ? std::string("Start ") + (is_one ? "it" : "them") + ", or look at " +
+                              (is_one ? "its" : "their") + " output"
+                        : must_call_shrink);
+}
+
+Error Roster::missing_at_deadline(const SocketAddress& root, const std::vector<std::string>& names,
+                                  const std::string& drops) const {
+  if (!names.empty() && ranks_ > 0)
+    return {Code::timeout, "these did not join by the deadline: " + list_names(missing_names(names)) + ". " +
+                               must_call_shrink +
+                               ". Put ranks that cannot, because they have died or hang, on that "
+                               "list, too; or allow more time by STRAIT_INIT_TIMEOUT_MS" +
+                               drops};
+  const std::string who = ranks_ == 0 ? "no rank joined at " + root.to_string() + " by the deadline"
+                                      : "of " + std::to_string(ranks_) + " ranks these did not join at " +
+                                            root.to_string() + " by the deadline: " + list_ranks(missing());
+  return {Code::timeout,
+          who +
+              ". Check that they run and see their own errors; that they have the unique id of this job; "
+              "that no firewall blocks that address, else choose another interface by "
+              "STRAIT_SOCKET_IFNAME; or allow more time by STRAIT_INIT_TIMEOUT_MS" +
+              drops};
 }
 
 Status Roster::compare_settings() const {
@@ -78,8 +125,10 @@ Status Roster::compare_settings() const {
     differences += (differences.empty() ? "" : "; ") + name + " is ";
     bool first = true;
     for (const auto& [value, ranks] : values) {
+      std::vector<int> numbers;
+      for (const int rank : ranks) numbers.push_back(known_as(members_.at(rank)));
       differences += (first ? "" : ", ") + value + (ranks.size() == 1 ? " on rank " : " on ranks ") +
-                     list_ranks(ranks) + " " + describe_process(members_.at(ranks.front()));
+                     list_ranks(numbers) + " " + describe_process(members_.at(ranks.front()));
       first = false;
     }
   }

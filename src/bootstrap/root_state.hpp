@@ -14,8 +14,17 @@ inline constexpr int most_listed_ranges = 16;
 /// Formats ranks as in "0-3, 7"; after `most_ranges` ranges the text ends in "and 12 more".
 std::string list_ranks(const std::vector<int>& ranks, int most_ranges = most_listed_ranges);
 
+/// Formats a list of names; after a few it ends in "and 12 more".
+std::string list_names(const std::vector<std::string>& names);
+
+/// What to do where ranks did not come that are to go on with others (rejoin()).
+inline constexpr const char* must_call_shrink =
+    "All ranks that remain must call straitCommShrink (ncclCommShrink) with the same list of excluded ranks";
+
 /// Formats a process as in "(host node7, pid 1234)".
 std::string describe_process(const JoinMessage& message);
+/// Formats a rank as in "rank 3 (host node7, pid 1234)".
+std::string describe_rank(const JoinMessage& message);
 
 /// The join messages of one set of ranks, checked against one another.
 class Roster {
@@ -26,13 +35,20 @@ class Roster {
   bool complete() const { return ranks_ > 0 && static_cast<int>(members_.size()) == ranks_; }
   std::vector<int> missing() const;
   /// Returns a warning for the log about the ranks that have not joined `waited` (such as "10 s") after the first one.
-  std::string describe_missing(const std::string& waited) const;
+  /// `names`: RootOptions::names.
+  std::string describe_missing(const std::string& waited, const std::vector<std::string>& names) const;
+  /// Returns the error for ranks that have not joined at `root` by the deadline. `drops` describes connections that
+  /// were dropped meanwhile.
+  Error missing_at_deadline(const SocketAddress& root, const std::vector<std::string>& names,
+                            const std::string& drops) const;
   const JoinMessage& member(int rank) const { return members_.at(rank); }
   /// Compares the ranks' settings, once all have joined; the error names each setting that differs, with values and
   /// ranks.
   Status compare_settings() const;
 
  private:
+  std::vector<std::string> missing_names(const std::vector<std::string>& names) const;
+
   int ranks_ = 0;
   std::map<int, JoinMessage> members_;
 };
