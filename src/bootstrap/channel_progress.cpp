@@ -111,8 +111,13 @@ Status Channel::take_frames(Neighbour& neighbour, Operation& operation) {
 Status Channel::look_at_root() {
   if (!root_) return {};
   root_->fill();
-  auto frame = root_->next();
-  if (frame && *frame && (*frame)->type == FrameType::error) {
+  while (true) {
+    auto frame = root_->next();
+    if (!frame || !*frame) break;
+    if ((*frame)->type == FrameType::inquiry)
+      root_->send(FrameType::account,
+                  encode(Error{Code::in_progress, "is connected, and waits for data from its neighbours"}));
+    if ((*frame)->type != FrameType::error) continue;
     auto error = decode_error((*frame)->payload);
     return break_channel(error ? *error : error.error());
   }

@@ -168,6 +168,8 @@ class ChannelBuilder {
       std::string context = name_of(options_.rank) + (options_.known_as.empty() ? " of " : ", one of ") +
                             std::to_string(options_.ranks) + (options_.known_as.empty() ? "" : " ranks,") +
                             " joined and waited for the others";
+      if (answer.error().code == Code::timeout)
+        answer.error().message += ": the process that introduces the ranks (rank 0's) is stopped or hangs";
       return tl::unexpected(in_context(context, std::move(answer).error()));
     }
     if (answer->type == FrameType::error) {
@@ -181,6 +183,7 @@ class ChannelBuilder {
   Status link(const WelcomeMessage& welcome) {
     if (options_.rank > 0) {
       int parent = (options_.rank - 1) / 2;
+      account_ = {Code::in_progress, "connects to " + name_of(parent) + " at " + welcome.parent.to_string()};
       Status root;
       const std::function<bool()> has_failed = [&] { return root && !(root = check_root()); };
       const Wait wait{options_.wait.deadline, options_.wait.abort, &has_failed};
@@ -202,6 +205,7 @@ class ChannelBuilder {
     while (!children_.empty()) {
       if (options_.wait.aborted()) return fail(Code::aborted, "aborted while joining");
       if (options_.wait.deadline.expired()) return children_missing(doorman);
+      account_ = account_of(doorman);
       STRAIT_TRY(check_root());
       std::vector<pollfd> fds{{root_->fd(), POLLIN, 0}};
       doorman.watch(fds);
@@ -229,21 +233,34 @@ class ChannelBuilder {
     return true;
   }
 
-  Status children_missing(const Doorman& doorman) const {
+  std::string missing_children() const {
     std::string who;
     for (int child : children_) who += (who.empty() ? "" : " and ") + name_of(child);
+    return who;
+  }
+
+  Error account_of(const Doorman& doorman) const {
+    if (!doorman.accept_error().empty()) return {Code::system_error, doorman.accept_error()};
+    return {Code::in_progress, "waits for a connection from " + missing_children()};
+  }
+
+  Status children_missing(const Doorman& doorman) const {
     std::string text =
-        name_of(options_.rank) + " waited in vain for a connection from " + who +
-        ". A firewall may block connections between their hosts; STRAIT_SOCKET_IFNAME chooses the interface";
-    if (!doorman.accept_error().empty()) text += ". " + doorman.accept_error();
+        name_of(options_.rank) + " waited in vain for a connection from " + missing_children() +
+        (doorman.accept_error().empty() ? "" : ": " + doorman.accept_error()) +
+        ". It may be stopped or out of file descriptors; otherwise a firewall may block connections between their "
+        "hosts: STRAIT_SOCKET_IFNAME chooses the interface";
     return fail(Code::timeout, text);
   }
 
-  /// Returns the failure of another rank if the root has sent one.
+  /// Returns the failure of another rank if the root has sent one, and answers the root's inquiries.
   Status check_root() {
     root_->fill();
-    STRAIT_ASSIGN(auto frame, root_->next());
-    if (frame && frame->type == FrameType::error) {
+    while (true) {
+      STRAIT_ASSIGN(auto frame, root_->next());
+      if (!frame) break;
+      if (frame->type == FrameType::inquiry) root_->send(FrameType::account, encode(account_));
+      if (frame->type != FrameType::error) continue;
       STRAIT_ASSIGN(Error error, decode_error(frame->payload));
       return tl::unexpected(std::move(error));
     }
@@ -254,10 +271,12 @@ class ChannelBuilder {
   /// Returns the original cause of `error`. If a neighbour went away, the root may be about to send the reason.
   /// Otherwise this rank failed first, and the root is told, so that it tells the others.
   tl::unexpected<Error> root_cause(Error error) {
-    if (error.code == Code::remote_error) {
-      auto frame = root_->receive({Deadline::after_ms(100), options_.wait.abort});
-      if (frame && frame->type == FrameType::error)
-        if (auto told = decode_error(frame->payload)) return tl::unexpected(std::move(*told));
+    const Wait moment{Deadline::after_ms(100), options_.wait.abort};
+    while (error.code == Code::remote_error) {
+      auto frame = root_->receive(moment);
+      if (!frame) break;
+      if (frame->type != FrameType::error) continue;
+      if (auto told = decode_error(frame->payload)) return tl::unexpected(std::move(*told));
     }
     root_->send(FrameType::error, encode(error));
     return tl::unexpected(std::move(error));
@@ -268,6 +287,7 @@ class ChannelBuilder {
   WaitReminder reminder_;
   std::vector<Setting> settings_;
   Wait greeting_;              ///< for the root to listen and to admit this rank; reminds the user
+  Error account_;              ///< what this rank waits for, for the root
   std::vector<int> children_;  ///< not yet connected
   std::optional<Connection> root_;
   Socket listener_;

@@ -1,6 +1,7 @@
 #include "bootstrap/root_service.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "base/log.hpp"
 #include "base/shortage.hpp"
@@ -32,6 +33,7 @@ void Root::serve_all() {
     return member.connection.ended() || (member.closing && !member.connection.wants_write());
   });
   if (roster_.complete() && !introduced_ && !failure_) introduce();
+  inquire();
   check_deadline();
   remind();
   strangers_dropped_.store(doorman_.dropped(), std::memory_order_relaxed);
@@ -90,6 +92,11 @@ void Root::take(Member& member, const Frame& frame) {
   if (frame.type == FrameType::join && member.rank < 0) return take_join(member, frame);
   if (frame.type == FrameType::ready && introduced_) {
     member.ready = true;
+    return;
+  }
+  if (frame.type == FrameType::account && introduced_) {
+    if (auto account = decode_error(frame.payload)) member.account = std::move(*account);
+    member.answer_due = Deadline::never();
     return;
   }
   auto error = frame.type == FrameType::error
@@ -160,6 +167,8 @@ void Root::introduce() {
     return;
   }
   introduced_ = true;
+  inquiry_ms_ = std::clamp<std::int64_t>(deadline_.remaining_ms() / 8, 10, 1000);
+  next_inquiry_ = Deadline::after_ms(inquiry_ms_);
   // From here on the set is complete: a rank that connects now wants the next root.
   doorman_.close();
   hand_out_.close();
@@ -192,10 +201,36 @@ void Root::tell_failure(Member& member) {
   if (member.rank >= 0) told_ranks_.insert(member.rank);
 }
 
-/// Says in the log now and then which ranks are missing.
+/// Asks ranks that are not connected to their neighbours yet what they wait for, so that those that are stopped can be
+/// told from those that wait for them.
+void Root::inquire() {
+  if (failure_ || !next_inquiry_.expired()) return;
+  next_inquiry_ = Deadline::after_ms(inquiry_ms_);
+  for (Member& member : members_) {
+    if (member.ready || member.closing || !member.answer_due.is_never()) continue;
+    member.connection.send(FrameType::inquiry, {});
+    member.answer_due = Deadline::after_ms(inquiry_ms_);
+  }
+}
+
+std::vector<UnreadyRank> Root::unready() const {
+  std::map<int, UnreadyRank> by_rank;
+  for (const Member& member : members_)
+    if (!member.ready && member.rank >= 0)
+      by_rank[member.rank] = {describe_rank(roster_.member(member.rank)), member.answer_due.expired(), member.account};
+  std::vector<UnreadyRank> ranks;
+  for (auto& [rank, unready] : by_rank) ranks.push_back(std::move(unready));
+  return ranks;
+}
+
+/// Says in the log now and then which ranks are missing, or do not get connected.
 void Root::remind() {
-  if (!reminder_ || failure_ || introduced_) return;
-  if (const auto waited = reminder_->due()) log_warn(-1, roster_.describe_missing(*waited, names_) + strangers());
+  if (!reminder_ || failure_ || finished()) return;
+  const auto waited = reminder_->due();
+  if (!waited) return;
+  log_warn(-1, introduced_ ? "all " + std::to_string(roster_.ranks()) + " ranks have joined, but after " + *waited +
+                                 " they are not all connected: " + describe_unready(unready())
+                           : roster_.describe_missing(*waited, names_) + strangers());
 }
 
 /// Describes the connections that were dropped and those that could not be accepted, as text to append to a sentence.
@@ -209,14 +244,9 @@ std::string Root::strangers() const {
 void Root::check_deadline() {
   if (failure_ || !deadline_.expired()) return;
   if (introduced_) {
-    std::vector<int> unready;
-    for (const Member& member : members_)
-      if (!member.ready) unready.push_back(member.rank);
-    std::sort(unready.begin(), unready.end());
-    fail_all({Code::timeout,
-              "all ranks joined, but by the deadline these did not reach their neighbours: " + list_ranks(unready) +
-                  ". A firewall may block connections between their hosts; "
-                  "STRAIT_SOCKET_IFNAME chooses the interface on which ranks listen"});
+    fail_all({Code::timeout, "all " + std::to_string(roster_.ranks()) +
+                                 " ranks joined, but not all were connected to their neighbours by the deadline: " +
+                                 describe_unready(unready())});
     return;
   }
   fail_all(roster_.missing_at_deadline(id_.root, names_, strangers()));

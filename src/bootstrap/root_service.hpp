@@ -36,7 +36,9 @@ class Root {
     Connection connection;
     int rank = -1;  ///< -1: not known yet
     bool ready = false;
-    bool closing = false;  ///< to be removed once everything queued for it is sent
+    Deadline answer_due = Deadline::never();  ///< of an inquiry without an answer so far
+    std::optional<Error> account{};           ///< the last answer
+    bool closing = false;                     ///< to be removed once everything queued for it is sent
   };
 
   void serve_all();
@@ -53,6 +55,8 @@ class Root {
   void introduce();
   void fail_all(const Error& error);
   void tell_failure(Member& member);
+  void inquire();
+  std::vector<UnreadyRank> unready() const;
   void remind();
   std::string strangers() const;
   void check_deadline();
@@ -68,6 +72,8 @@ class Root {
   Roster roster_;
   std::optional<Error> failure_;
   bool introduced_ = false;
+  std::int64_t inquiry_ms_ = 0;  ///< interval of inquiries; an answer that takes longer counts as none
+  Deadline next_inquiry_ = Deadline::never();
   Deadline linger_ = Deadline::never();  ///< after a failure: until when ranks that come late are told of it
   int expected_;                         ///< the largest number of ranks, of what is known and what ranks have said
   std::set<int> told_ranks_;             ///< have been told; with `set_`, they come again only for the next root

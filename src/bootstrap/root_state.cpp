@@ -40,6 +40,25 @@ std::string list_names(const std::vector<std::string>& names) {
   return text;
 }
 
+std::string describe_unready(const std::vector<UnreadyRank>& ranks) {
+  std::vector<std::string> silent, short_of, waiting;
+  for (const UnreadyRank& rank : ranks) {
+    const std::string told = rank.name + (rank.account ? " " + rank.account->message : "");
+    if (rank.is_silent)
+      silent.push_back(rank.name);
+    else
+      (rank.account && rank.account->code == Code::system_error ? short_of : waiting).push_back(told);
+  }
+  if (!silent.empty())
+    return "nothing is heard from " + list_names(silent) +
+           (silent.size() == 1 ? ": its process is" : ": their processes are") +
+           " stopped or hanging, or the host does not answer";
+  if (!short_of.empty()) return list_names(short_of);
+  return list_names(waiting) +
+         ". All of them answer: a firewall may block connections between their hosts; STRAIT_SOCKET_IFNAME chooses the "
+         "interface on which ranks listen";
+}
+
 Status Roster::add(JoinMessage message) {
   const std::string who = describe_rank(message);
   if (message.ranks > most_ranks)

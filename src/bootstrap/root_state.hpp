@@ -26,6 +26,16 @@ std::string describe_process(const JoinMessage& message);
 /// Formats a rank as in "rank 3 (host node7, pid 1234)".
 std::string describe_rank(const JoinMessage& message);
 
+/// A rank that has joined, but is not connected to its neighbours yet.
+struct UnreadyRank {
+  std::string name;
+  bool is_silent = false;        ///< has not answered the root's inquiry
+  std::optional<Error> account;  ///< its last answer: what it waits for, or what it lacks (Code::system_error)
+};
+/// Returns text that says why ranks are not connected, as far as they have told: names first those that say nothing,
+/// else those that lack something, else those that wait.
+std::string describe_unready(const std::vector<UnreadyRank>& ranks);
+
 /// The join messages of one set of ranks, checked against one another.
 class Roster {
  public:
