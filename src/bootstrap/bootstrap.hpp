@@ -42,6 +42,8 @@ struct JoinOptions {
   /// The numbers by which messages name the ranks, by rank; empty: the ranks themselves. Set by rejoin(), whose callers
   /// know the ranks by their earlier numbers.
   std::vector<int> known_as;
+  /// The user's call that this is part of, for messages of the channel (Channel::set_call).
+  std::string call = "initialization of the communicator";
   /// After how long a rank that waits for an answer first says so in the log (WaitReminder).
   std::int64_t remind_after_ms = WaitReminder::default_first_ms;
 };

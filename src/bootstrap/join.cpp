@@ -47,6 +47,8 @@ class ChannelBuilder {
     channel_->key_ = id_.key;
     channel_->session_ = welcome.session;
     channel_->address_ = address_;
+    channel_->call_ = options_.call;
+    channel_->remind_after_ms_ = options_.remind_after_ms;
     channel_->meeting_ = std::move(meeting_);
     if (auto linked = link(welcome); !linked) return root_cause(std::move(linked).error());
     channel_->root_ = std::move(*root_);

@@ -42,6 +42,7 @@ Result<std::unique_ptr<Channel>> rejoin(const Channel& channel, const std::vecto
   options.settings.push_back(list);
   options.awaits_next_root = true;
   options.known_as = remaining;
+  options.call = "shrink of the communicator";
   if (options.rank == 0) {
     RootOptions root;
     root.deadline = options.wait.deadline;

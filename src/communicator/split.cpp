@@ -26,6 +26,7 @@ Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions&
     // However this ends, even for lack of memory: the check that is set here refers to the caller's `is_cancelled`.
     const AtScopeEnd as_before([this, own = news_of({})]() mutable { channel_->heed(std::move(own)); });
     heed(is_cancelled);
+    channel_->set_call("split of the communicator");
     auto part = make_part(color, key, options, is_cancelled);
     if (!part) STRAIT_TRY(cause_of(part.error(), SetUpCall::split));
     return part;
@@ -100,6 +101,7 @@ Result<std::unique_ptr<Comm>> Comm::make_part(int color, int key, const CommOpti
   STRAIT_ASSIGN(const auto ids, gather(*channel_, own_id, deadline));
   STRAIT_TRY(agree(opened, "start the parts of a split communicator", deadline));
   JoinOptions place;
+  place.call = channel_->call();  // of the split, or of the initialization, if this is a part that that needs
   place.rank = static_cast<int>(std::find(members.begin(), members.end(), rank_) - members.begin());
   place.ranks = static_cast<int>(members.size());
   STRAIT_ASSIGN(auto channel, join_part(color < 0 ? nullptr : &ids[members.front()], place, deadline));

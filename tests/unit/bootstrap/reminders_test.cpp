@@ -115,6 +115,23 @@ TEST(Reminders, ARankSaysThatItWaitsForRankZeroOfItsHost) {
               AllOf(HasSubstr(" rank 1: has waited for "), HasSubstr("waiting for rank 0 at the unix socket")));
 }
 
+/// Once they have joined, rank 0 hears who does not come to what all have to do together.
+TEST(Reminders, RankZeroNamesWhoMakesNoCall) {
+  const std::string log = log_of([] {
+    const UniqueId id = make_id_that_reminds();
+    on_ranks(3, [&](int rank) {
+      JoinOptions options = impatient(rank, 3);
+      options.call = "split of the communicator";
+      const auto channel = join(id, options);
+      ASSERT_TRUE(channel) << channel.error().message;
+      if (rank == 2) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      EXPECT_TRUE((*channel)->barrier(within_ms(10'000)));
+    });
+  });
+  EXPECT_THAT(log, AllOf(HasSubstr(" rank 0: the split of the communicator has waited for "),
+                         HasSubstr("nothing came from rank 2 (host"), Not(HasSubstr(" rank 1: "))));
+}
+
 TEST(Reminders, AreSilentWhereTheLogIsOff) {
   const Reserved reserved;
   EXPECT_THAT(log_of(
