@@ -94,7 +94,10 @@ class ChannelBuilder {
     error = cannot_join(std::move(error));
     const Wait moment{earlier(options_.wait.deadline, Deadline::after_ms(withdrawal_ms)), options_.wait.abort};
     if (auto root = connect_with_key(id_.root, id_.key, Purpose::join, id_.root_may_be_late, moment)) {
-      root->send(FrameType::error, encode(error));
+      Error told = error;
+      // A value that need not be equal on all ranks is this rank's alone: the others made no mistake.
+      if (!options_.environment.validate() && options_.environment.shared_settings()) told.code = Code::remote_error;
+      root->send(FrameType::error, encode(told));
       (void)root->flush_all(moment);
     }
     return tl::unexpected(std::move(error));
