@@ -208,7 +208,7 @@ STRAIT_API straitResult_t straitMemFree(void* pointer);
 /* ---- communicators ---- */
 
 /* Makes a ticket, and starts to listen in this process, for a day at most, for the ranks that will join with it. Call
- * it on one rank. */
+ * it on one rank. A ticket serves one communicator: once its ranks have joined, it is used up. */
 STRAIT_API straitResult_t straitGetUniqueId(straitUniqueId* id);
 /* Joins as rank `rank` of `ranks`. Collective: returns when all have joined, or with an error by the deadline. `config`
  * may be NULL. The caller owns the communicator and frees it with straitCommDestroy (after straitCommAbort, too). */

@@ -40,8 +40,21 @@ struct JoinOptions {
   /// The root that answers may still belong to an earlier set of ranks (RootOptions::rank_set); this rank then tries
   /// again until its own root listens.
   bool awaits_next_root = false;
+  /// The numbers by which messages name the ranks, by rank; empty: the ranks themselves. Set by rejoin(), whose callers
+  /// know the ranks by their earlier numbers.
+  std::vector<int> known_as;
+  /// The user's call that this is part of, for messages of the channel (Channel::set_call).
+  std::string call = "initialization of the communicator";
+  /// After how long a rank that waits for an answer first says so in the log (WaitReminder).
+  std::int64_t remind_after_ms = WaitReminder::default_first_ms;
   InitProgress* progress = nullptr;  ///< is told how far this rank has got; may be null
 };
+
+/// How long a rank that cannot join, because of its own settings, tries to tell the root so.
+inline constexpr std::int64_t withdrawal_ms = 1500;
+/// Checks the environment variables whose values can be wrong by themselves, without waiting for anyone. The error
+/// names the variable.
+Status check_settings(const Environment& environment);
 
 /// Joins, and returns when all ranks have joined. A failure of any rank, or a difference between ranks, is the same
 /// error on all of them.
@@ -49,7 +62,8 @@ Result<std::unique_ptr<Channel>> join(const UniqueId& id, const JoinOptions& opt
 
 /// Makes a new channel of the ranks in `remaining` (ascending), also if `channel` has failed. The first of them listens
 /// at an address that all ranks have known since they joined. Collective over these ranks only, which must pass the
-/// same list; `rank` and `ranks` of the options are ignored. May be called again after a failure.
+/// same list; `rank`, `ranks` and `known_as` of the options are ignored. Errors name the ranks by
+/// their numbers in `channel`. May be called again after a failure.
 Result<std::unique_ptr<Channel>> rejoin(const Channel& channel, const std::vector<int>& remaining, JoinOptions options);
 
 }  // namespace strait

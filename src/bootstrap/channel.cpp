@@ -150,7 +150,7 @@ Result<Bytes> Channel::broadcast(std::span<const std::byte> mine, int root, cons
   operation.head = {kind_broadcast, ++sequence_, root};
   operation.needs = [&](const Neighbour& neighbour) { return !data && neighbour.rank == source; };
   operation.done = [&] { return data.has_value(); };
-  operation.missing = [&] { return std::vector<int>{root}; };
+  operation.missing = [&] { return data ? std::vector<int>{} : std::vector<int>{root}; };
   auto pass_on = [&](const Bytes& payload) {
     for (Neighbour& neighbour : neighbours_)
       if (neighbour.rank != source) neighbour.connection.send(FrameType::broadcast, payload);

@@ -64,6 +64,10 @@ class Channel {
   /// operation whose data is already on its way still completes. Null removes the callback. Call this between
   /// operations only.
   void set_error_source(std::function<Status()> source);
+  /// Names the user's call that the operations from now on belong to, for errors and the log: "split of the
+  /// communicator". Call this between operations only.
+  void set_call(std::string call) { call_ = std::move(call); }
+  const std::string& call() const { return call_; }
 
  private:
   friend class ChannelBuilder;
@@ -80,7 +84,7 @@ class Channel {
     std::function<bool(const Neighbour&)> needs;  ///< whether the operation cannot go on without this neighbour
     std::function<Status(Neighbour&, const Frame&, const OperationHead&, Deserializer&)> take;
     std::function<bool()> done;
-    std::function<std::vector<int>()> missing;  ///< ranks whose data is missing, as far as this rank can tell
+    std::function<std::vector<int>()> missing;  ///< ranks whose data this rank itself has to pass on and has not got
   };
   enum Kind : std::uint8_t { kind_all_gather = 1, kind_broadcast = 2, kind_barrier = 3 };
 
@@ -105,6 +109,7 @@ class Channel {
   void tell_announced();
   void poll_all(Deadline deadline);
   bool wants_write() const;
+  std::string describe_wait(const Operation& operation) const;
   tl::unexpected<Error> expire(const Operation& operation);
   /// Makes the error sticky and sends it to all neighbours except `from`.
   tl::unexpected<Error> break_channel(const Error& error, const Neighbour* from = nullptr);
@@ -121,6 +126,8 @@ class Channel {
   /// Connection to the root until all ranks are linked: errors may come from there, too.
   std::optional<Connection> root_;
   std::uint64_t sequence_ = 0;
+  std::string call_ = "initialization of the communicator";
+  std::int64_t remind_after_ms_ = WaitReminder::default_first_ms;
   std::function<Status()> error_source_;
   std::mutex operation_mutex_;  ///< held, by a Turn, by the thread that uses the connections
   mutable std::mutex error_mutex_;

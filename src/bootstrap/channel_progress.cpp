@@ -25,6 +25,7 @@ Status Channel::error() const {
 Status Channel::run(Operation& operation, const Wait& wait) {
   Deadline verdict = Deadline::never();
   Deadline last_frames = Deadline::never();
+  WaitReminder reminder(rank_, remind_after_ms_);
   while (true) {
     if (auto advanced = progress(operation); !advanced) return advanced;
     if (operation.done() && !wants_write()) return {};
@@ -38,6 +39,10 @@ Status Channel::run(Operation& operation, const Wait& wait) {
       if (verdict.is_never()) verdict = Deadline::after_ms(rank_ == 0 ? 0 : verdict_ms);
       if (verdict.expired()) return expire(operation);
     }
+    // Rank 0 hears of all; while ranks join, their root tells who is missing.
+    if (rank_ == 0 && !root_)
+      if (const auto waited = reminder.due())
+        log_warn(rank_, "the " + call_ + " has waited for " + *waited + ": " + describe_wait(operation));
     poll_all(earlier(verdict.is_never() ? wait.deadline : verdict, last_frames));
   }
 }
@@ -111,8 +116,13 @@ Status Channel::take_frames(Neighbour& neighbour, Operation& operation) {
 Status Channel::look_at_root() {
   if (!root_) return {};
   root_->fill();
-  auto frame = root_->next();
-  if (frame && *frame && (*frame)->type == FrameType::error) {
+  while (true) {
+    auto frame = root_->next();
+    if (!frame || !*frame) break;
+    if ((*frame)->type == FrameType::inquiry)
+      root_->send(FrameType::account,
+                  encode(Error{Code::in_progress, "is connected, and waits for data from its neighbours"}));
+    if ((*frame)->type != FrameType::error) continue;
     auto error = decode_error((*frame)->payload);
     return break_channel(error ? *error : error.error());
   }
@@ -139,17 +149,40 @@ bool Channel::wants_write() const {
                      [](const Neighbour& neighbour) { return neighbour.connection.wants_write(); });
 }
 
-tl::unexpected<Error> Channel::expire(const Operation& operation) {
-  std::string text = describe(operation.head) + " of the out-of-band channel did not finish by its deadline: ";
-  auto missing = operation.missing();
-  if (!missing.empty()) {
-    text += "nothing came from ranks " + list_ranks(missing) + ", the first being " + describe(missing.front());
-  } else if (rank_ > 0 && !operation.done()) {
-    text += describe(rank_) + " waits for " + describe((rank_ - 1) / 2) + " or a rank beyond it";
+/// Returns whom this rank waits for. Of ranks below it in the tree, those above which another rank is silent, too, may
+/// be well: what they have sent waits there.
+std::string Channel::describe_wait(const Operation& operation) const {
+  std::vector<std::string> silent;
+  std::vector<int> behind;
+  if (operation.head.operation == kind_broadcast) {
+    for (const int root : operation.missing()) {
+      const int towards = neighbour_towards(root);
+      silent.push_back(describe(towards) + (towards == root ? "" : " or a rank behind it"));
+    }
   } else {
-    text += "neighbours of " + describe(rank_) + " do not take its data";
+    const auto missing = operation.missing();
+    for (const int rank : missing) {
+      const bool is_behind = std::binary_search(missing.begin(), missing.end(), (rank - 1) / 2);
+      if (is_behind)
+        behind.push_back(rank);
+      else
+        silent.push_back(describe(rank));
+    }
+    if (missing.empty() && rank_ > 0 && !operation.done())
+      silent.push_back(describe((rank_ - 1) / 2) + " or a rank behind it");
   }
-  return break_channel({Code::timeout, text + ". They are stopped, slow or have not made this call"});
+  if (silent.empty()) return "neighbours of " + describe(rank_) + " do not take its data";
+  std::string text = "nothing came from " + list_names(silent);
+  if (!behind.empty())
+    text += ", and so not from rank" + std::string(behind.size() == 1 ? " " : "s ") + list_ranks(behind) +
+            " behind, which may be well";
+  return text;
+}
+
+tl::unexpected<Error> Channel::expire(const Operation& operation) {
+  log_info(rank_, describe(operation.head) + " of the out-of-band channel did not finish");
+  return break_channel({Code::timeout, "the " + call_ + " did not finish by its deadline: " + describe_wait(operation) +
+                                           ". What is silent is stopped or slow, or has not made this call"});
 }
 
 tl::unexpected<Error> Channel::break_channel(const Error& error, const Neighbour* from) {

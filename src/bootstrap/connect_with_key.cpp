@@ -7,8 +7,13 @@ namespace {
 
 Status shake_hands(Connection& connection, const ClientHandshake& handshake, const Wait& wait) {
   connection.send(FrameType::hello, handshake.hello());
-  STRAIT_ASSIGN(Frame challenge, connection.receive(wait));
-  STRAIT_ASSIGN(Bytes proof, handshake.answer(challenge));
+  auto challenge = connection.receive(wait);
+  if (!challenge && challenge.error().code == Code::timeout)
+    challenge.error().message +=
+        ", although it accepted the connection: another program may hold that port (choose another port, by "
+        "STRAIT_ROOT or MASTER_PORT), or the process that listens there is stopped";
+  if (!challenge) return tl::unexpected(std::move(challenge).error());
+  STRAIT_ASSIGN(Bytes proof, handshake.answer(*challenge));
   connection.send(FrameType::proof, proof);
   connection.trust();
   STRAIT_ASSIGN(const Frame answer, connection.receive(wait));

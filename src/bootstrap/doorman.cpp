@@ -57,7 +57,7 @@ bool Doorman::make_room(PendingList::iterator stranger, const std::string& reaso
     accept_again_ = Deadline::after_ms(20);
     return false;
   }
-  count_drop(stranger->connection.peer(), reason);
+  count_drop(stranger->connection.peer(), {Code::remote_error, reason});
   pending_.erase(stranger);
   return true;
 }
@@ -74,6 +74,8 @@ Status Doorman::advance(Pending& pending) const {
   }
   pending.was_silent = !pending.handshake.began();
   if (pending.handshake.done()) return {};
+  if (connection.ended() && pending.handshake.is_challenged())
+    return fail(Code::mismatch, "did not know this job's key");
   if (connection.ended()) return fail(Code::remote_error, "left during the handshake");
   if (pending.deadline.expired()) return fail(Code::timeout, "did not finish the handshake in time");
   return {};
@@ -83,7 +85,7 @@ std::vector<Connection> Doorman::admit() {
   std::vector<Connection> admitted;
   for (auto it = pending_.begin(); it != pending_.end();) {
     if (auto status = advance(*it); !status) {
-      count_drop(it->connection.peer(), status.error().message);
+      count_drop(it->connection.peer(), status.error());
       it = pending_.erase(it);
     } else if (it->handshake.done()) {
       it->connection.trust();
@@ -103,10 +105,29 @@ void Doorman::close() {
   pending_.clear();
 }
 
-void Doorman::count_drop(const std::string& peer, const std::string& reason) {
+void Doorman::count_drop(const std::string& peer, const Error& reason) {
   ++dropped_;
-  last_drop_ = peer + ": " + reason;
-  log_info(-1, "dropped a stranger on the start-up port, " + last_drop_);
+  if (reason.code == Code::mismatch) {
+    ++with_another_key_;
+    last_with_another_key_ = peer;
+  } else {
+    last_drop_ = peer + ": " + reason.message;
+  }
+  log_info(-1, "dropped a stranger on the start-up port, " + peer + ": " + reason.message);
+}
+
+std::string Doorman::describe_drops() const {
+  const auto connections = [](std::int64_t count) {
+    return std::to_string(count) + (count == 1 ? " connection " : " connections ");
+  };
+  std::string text;
+  if (with_another_key_ > 0)
+    text = ". " + connections(with_another_key_) + "did not know this job's key (the last one from " +
+           last_with_another_key_ + "): give all ranks the same STRAIT_KEY, or the same unique id";
+  if (const auto others = dropped_ - with_another_key_; others > 0)
+    text += ". " + connections(others) + (with_another_key_ > 0 ? "more " : "") +
+            (others == 1 ? "was dropped, being " : "were dropped, the last one being ") + last_drop_;
+  return text;
 }
 
 }  // namespace strait

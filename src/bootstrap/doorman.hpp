@@ -30,9 +30,11 @@ class Doorman {
   void drop_all() { pending_.clear(); }
   /// Stops listening and drops all peers that are not admitted yet.
   void close();
-  /// How many peers were dropped, and what was wrong with the last one.
+  /// How many peers were dropped.
   std::int64_t dropped() const { return dropped_; }
-  const std::string& last_drop() const { return last_drop_; }
+  /// Describes the dropped peers, as sentences to append to a message: first those with another key. "" if there are
+  /// none.
+  std::string describe_drops() const;
   /// The error while accepting fails for lack of file descriptors or memory; otherwise "".
   const std::string& accept_error() const { return accept_error_; }
 
@@ -49,7 +51,7 @@ class Doorman {
   PendingList::iterator oldest_silent();
   bool make_room(PendingList::iterator stranger, const std::string& reason);
   Status advance(Pending& pending) const;
-  void count_drop(const std::string& peer, const std::string& reason);
+  void count_drop(const std::string& peer, const Error& reason);
 
   Socket listener_;
   Key key_;
@@ -57,7 +59,9 @@ class Doorman {
   Limits limits_;
   PendingList pending_;
   std::int64_t dropped_ = 0;
-  std::string last_drop_;
+  std::string last_drop_;              ///< of those with this key, or without any
+  std::int64_t with_another_key_ = 0;  ///< of the dropped ones
+  std::string last_with_another_key_;
   std::string accept_error_;
   Deadline accept_again_ = Deadline::after_ms(0);
 };

@@ -51,7 +51,7 @@ Result<std::optional<Frame>> FrameParser::next() {
   Deserializer header(waiting.subspan(sizeof(frame_magic)));
   auto type = header.number<std::uint16_t>();
   auto payload_bytes = header.number<std::uint32_t>();
-  if (type < static_cast<int>(FrameType::hello) || type > static_cast<int>(FrameType::goodbye))
+  if (type < static_cast<int>(FrameType::hello) || type > static_cast<int>(FrameType::account))
     return fail(Code::remote_error, "a frame of unknown type " + std::to_string(type));
   if (payload_bytes > max_payload_bytes_)
     return fail(Code::remote_error, "a frame of " + std::to_string(payload_bytes) + " bytes; at most " +

@@ -22,6 +22,8 @@ enum class FrameType : std::uint16_t {
   broadcast,     ///< along the tree, away from the broadcast's root
   error,         ///< along the tree or from the root: a failure that concerns every rank
   goodbye,       ///< to neighbours: this rank leaves without an error
+  inquiry,       ///< root to rank that is not ready: what does it wait for?
+  account,       ///< rank to root, in answer: as an error, which is a system_error if the rank lacks something
 };
 
 struct Frame {

@@ -111,6 +111,7 @@ Result<Bytes> ServerHandshake::take_hello(const Frame& frame) {
   out.number(protocol_version);
   out.raw(nonce_);
   out.raw(proof);
+  client_version_ = version;
   state_ = State::expects_proof;
   return out.take();
 }

@@ -13,7 +13,7 @@ using Nonce = std::array<std::byte, 32>;
 enum class Purpose : std::uint8_t { join = 1, link = 2, data = 3 };
 
 /// Incremented whenever frames change. Ranks with different versions report that, instead of misreading frames.
-inline constexpr std::uint16_t protocol_version = 2;
+inline constexpr std::uint16_t protocol_version = 3;
 
 /// Initialises libsodium; fails if it cannot start.
 Status start_crypto();
@@ -54,6 +54,9 @@ class ServerHandshake {
   Result<Bytes> take(const Frame& frame);
   /// Whether the peer speaks this protocol; it may not have proven the key yet.
   bool began() const { return state_ != State::expects_hello; }
+  /// Whether a peer of the same version has seen this side's proof, but has not proven the key in turn. One that leaves
+  /// then has another key.
+  bool is_challenged() const { return state_ == State::expects_proof && client_version_ == protocol_version; }
   bool done() const { return state_ == State::proven; }
 
  private:
@@ -64,6 +67,7 @@ class ServerHandshake {
   Purpose purpose_;
   Nonce nonce_;
   Nonce client_nonce_{};
+  std::uint16_t client_version_ = 0;
   State state_ = State::expects_hello;
 };
 

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <thread>
 
+#include "base/log.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/connect_with_key.hpp"
 #include "bootstrap/interface.hpp"
@@ -28,24 +29,34 @@ Error in_context(const std::string& context, Error error) {
 class ChannelBuilder {
  public:
   ChannelBuilder(const UniqueId& id, const JoinOptions& options)
-      : id_(id), options_(options), children_(children_of(options.rank, options.ranks)) {}
+      : id_(id),
+        options_(options),
+        reminder_(options.rank, options.remind_after_ms),
+        greeting_(options.wait),
+        children_(children_of(options.rank, options.ranks)) {
+    if (greeting_.reminder == nullptr) greeting_.reminder = &reminder_;
+  }
 
   Result<std::unique_ptr<Channel>> build() {
     if (options_.progress != nullptr) {
       options_.progress->set_place(options_.rank, options_.ranks);
       options_.progress->set_root(id_.root);
     }
-    STRAIT_ASSIGN(PeerInfo self, local_peer_info(options_.rank, options_.environment));
+    auto prepared = prepare();
+    if (!prepared) return withdraw(std::move(prepared).error());
+    PeerInfo& self = *prepared;
     STRAIT_ASSIGN(Frame answer, answer_of_own_root(self));
     STRAIT_ASSIGN(WelcomeMessage welcome, decode_welcome(answer.payload));
     channel_.reset(new Channel(options_.rank, options_.ranks));
     channel_->key_ = id_.key;
     channel_->session_ = welcome.session;
     channel_->address_ = address_;
+    channel_->call_ = options_.call;
+    channel_->remind_after_ms_ = options_.remind_after_ms;
     channel_->rejoin_socket_ = std::move(rejoin_socket_);
     if (auto linked = link(welcome); !linked) return root_cause(std::move(linked).error());
     channel_->root_ = std::move(*root_);
-    note_awaited(options_.progress, "the identities of all ranks");
+    set_awaited("the identities of all ranks");
     STRAIT_ASSIGN(std::vector<Bytes> infos, channel_->all_gather(encode(self), options_.wait));
     std::vector<PeerInfo> peers;
     for (const Bytes& bytes : infos) {
@@ -61,6 +72,42 @@ class ChannelBuilder {
   }
 
  private:
+  /// Reads this rank's own settings, before anything that waits, and describes this process.
+  Result<PeerInfo> prepare() {
+    STRAIT_TRY(check_settings(options_.environment));
+    STRAIT_ASSIGN(settings_, options_.environment.shared_settings());
+    settings_.insert(settings_.end(), options_.settings.begin(), options_.settings.end());
+    settings_.push_back({"Strait's version", STRAIT_VERSION_TEXT});
+    return local_peer_info(options_.rank, options_.environment);
+  }
+
+  int known_as(int rank) const {
+    return options_.known_as.empty() ? rank : options_.known_as[static_cast<std::size_t>(rank)];
+  }
+  std::string name_of(int rank) const { return "rank " + std::to_string(known_as(rank)); }
+
+  Error cannot_join(Error error) const {
+    // A root ends once its ranks have joined, so that nothing listens any more for those that come with the same id.
+    if (!id_.root_may_be_late && error.message.find(nothing_listens) != std::string::npos)
+      error.message += "; or the unique id was used for a communicator before: an id serves one";
+    return in_context(name_of(options_.rank) + " cannot join at " + id_.root.to_string(), std::move(error));
+  }
+
+  /// Returns this rank's own error. Tells the root, if it answers within a moment, so that the other ranks do not wait
+  /// for this one.
+  tl::unexpected<Error> withdraw(Error error) const {
+    error = cannot_join(std::move(error));
+    const Wait moment{earlier(options_.wait.deadline, Deadline::after_ms(withdrawal_ms)), options_.wait.abort};
+    if (auto root = connect_with_key(id_.root, id_.key, Purpose::join, id_.root_may_be_late, moment)) {
+      Error told = error;
+      // A value that need not be equal on all ranks is this rank's alone: the others made no mistake.
+      if (!options_.environment.validate() && options_.environment.shared_settings()) told.code = Code::remote_error;
+      root->send(FrameType::error, encode(told));
+      (void)root->flush_all(moment);
+    }
+    return tl::unexpected(std::move(error));
+  }
+
   Result<Frame> answer_of_own_root(PeerInfo& self) {
     for (std::string why;;) {
       const Status announced = announce_self(self);
@@ -79,32 +126,29 @@ class ChannelBuilder {
   Status announce_self(PeerInfo& self) {
     Status said = say_hello(self);
     if (said) return said;
-    const Error error =
-        in_context("rank " + std::to_string(options_.rank) + " cannot join at " + id_.root.to_string(), said.error());
+    const Error error = cannot_join(said.error());
     if (root_) root_->send(FrameType::error, encode(error));  // so that the other ranks do not wait for this one
     return tl::unexpected(error);
   }
 
   Status say_hello(PeerInfo& self) {
     root_.reset();
-    note_awaited(options_.progress, "an answer at " + id_.root.to_string() + ", where the ranks join");
-    STRAIT_ASSIGN(Connection root,
-                  connect_with_key(id_.root, id_.key, Purpose::join, id_.root_may_be_late, options_.wait));
+    set_awaited("an answer at " + id_.root.to_string() + ", where the ranks join");
+    STRAIT_ASSIGN(Connection root, connect_with_key(id_.root, id_.key, Purpose::join, id_.root_may_be_late, greeting_));
     root_ = std::move(root);
     JoinMessage message;
     message.rank = options_.rank;
     message.ranks = options_.ranks;
+    if (!options_.known_as.empty()) message.known_as = known_as(options_.rank);
     message.host_name = self.host_name;
     message.pid = self.pid;
-    STRAIT_ASSIGN(message.settings, options_.environment.shared_settings());
-    message.settings.insert(message.settings.end(), options_.settings.begin(), options_.settings.end());
-    message.settings.push_back({"Strait's version", STRAIT_VERSION_TEXT});
+    message.settings = settings_;
     STRAIT_ASSIGN(message.listener, listen());
     STRAIT_ASSIGN(rejoin_socket_, reserve_at(address_));
     STRAIT_ASSIGN(self.rejoin_address, rejoin_socket_.local_address());
     message.remaining_ms = options_.wait.deadline.remaining_ms();
     root_->send(FrameType::join, encode(message));
-    note_awaited(options_.progress, "the other ranks to join at " + id_.root.to_string());
+    set_awaited("the other ranks to join at " + id_.root.to_string());
     return {};
   }
 
@@ -125,13 +169,19 @@ class ChannelBuilder {
 
   /// Waits for the root's answer. Code::in_progress: the root belongs to another set of ranks.
   Result<Frame> wait_for_root() {
-    auto answer = root_->receive(options_.wait);
+    log_info(options_.rank, "has joined at " + id_.root.to_string() + ", and waits for the others of " +
+                                std::to_string(options_.ranks) + " ranks");
+    // Who is missing then, the process says that serves the root: no reminders from here.
+    auto answer = root_->receive({options_.wait.deadline, options_.wait.abort});
     if (!answer && answer.error().code == Code::timeout)
       answer = root_->receive({Deadline::after_ms(verdict_ms), options_.wait.abort});
     if (!answer) {
       if (options_.awaits_next_root && root_->ended()) answer.error().code = Code::in_progress;
-      std::string context = "rank " + std::to_string(options_.rank) + " of " + std::to_string(options_.ranks) +
+      std::string context = name_of(options_.rank) + (options_.known_as.empty() ? " of " : ", one of ") +
+                            std::to_string(options_.ranks) + (options_.known_as.empty() ? "" : " ranks,") +
                             " joined and waited for the others";
+      if (answer.error().code == Code::timeout)
+        answer.error().message += ": the process that introduces the ranks (rank 0's) is stopped or hangs";
       return tl::unexpected(in_context(context, std::move(answer).error()));
     }
     if (answer->type == FrameType::error) {
@@ -145,22 +195,19 @@ class ChannelBuilder {
   Status link(const WelcomeMessage& welcome) {
     if (options_.rank > 0) {
       int parent = (options_.rank - 1) / 2;
-      note_awaited(options_.progress,
-                   "its neighbour, rank " + std::to_string(parent) + ", at " + welcome.parent.to_string());
+      set_awaited("its neighbour, " + name_of(parent) + ", at " + welcome.parent.to_string());
       Status root;
       const std::function<bool()> has_failed = [&] { return root && !(root = check_root()); };
       const Wait wait{options_.wait.deadline, options_.wait.abort, &has_failed};
       auto connection = connect_with_key(welcome.parent, id_.key, Purpose::link, false, wait);
       STRAIT_TRY(root);
       if (!connection)
-        return tl::unexpected(in_context(
-            "rank " + std::to_string(options_.rank) + " cannot reach its neighbour, rank " + std::to_string(parent),
-            std::move(connection).error()));
+        return tl::unexpected(in_context(name_of(options_.rank) + " cannot reach its neighbour, " + name_of(parent),
+                                         std::move(connection).error()));
       connection->send(FrameType::link, encode(LinkMessage{welcome.session, options_.rank}));
       channel_->neighbours_.push_back({parent, std::move(*connection)});
     }
     if (children_.empty()) return {};
-    note_awaited(options_.progress, "a connection from rank " + list_children());
     return accept_children(welcome.session);
   }
 
@@ -170,6 +217,7 @@ class ChannelBuilder {
     while (!children_.empty()) {
       if (options_.wait.aborted()) return fail(Code::aborted, "aborted while joining");
       if (options_.wait.deadline.expired()) return children_missing(doorman);
+      set_awaited("a connection from " + missing_children(), doorman.accept_error());
       STRAIT_TRY(check_root());
       std::vector<pollfd> fds{{root_->fd(), POLLIN, 0}};
       doorman.watch(fds);
@@ -197,26 +245,40 @@ class ChannelBuilder {
     return true;
   }
 
-  /// Formats the children that have not connected yet as in "3 and 4".
-  std::string list_children() const {
-    std::string text;
-    for (int child : children_) text += (text.empty() ? "" : " and ") + std::to_string(child);
-    return text;
+  std::string missing_children() const {
+    std::string who;
+    for (int child : children_) who += (who.empty() ? "" : " and ") + name_of(child);
+    return who;
+  }
+
+  /// Notes what this rank waits for from now on, for the root's inquiries and for reports on the init. `shortage`: what
+  /// the rank itself lacks, if anything.
+  void set_awaited(const std::string& what, const std::string& shortage = {}) {
+    const bool is_short = !shortage.empty();
+    const Error account =
+        is_short ? Error{Code::system_error, shortage} : Error{Code::in_progress, "waits for " + what};
+    if (account.code == account_.code && account.message == account_.message) return;  // since when does not change
+    account_ = account;
+    note_awaited(options_.progress, is_short ? what + " (" + shortage + ")" : what);
   }
 
   Status children_missing(const Doorman& doorman) const {
     std::string text =
-        "rank " + std::to_string(options_.rank) + " waited in vain for a connection from rank " + list_children() +
-        ". A firewall may block connections between their hosts; STRAIT_SOCKET_IFNAME chooses the interface";
-    if (!doorman.accept_error().empty()) text += ". " + doorman.accept_error();
+        name_of(options_.rank) + " waited in vain for a connection from " + missing_children() +
+        (doorman.accept_error().empty() ? "" : ": " + doorman.accept_error()) +
+        ". It may be stopped or out of file descriptors; otherwise a firewall may block connections between their "
+        "hosts: STRAIT_SOCKET_IFNAME chooses the interface";
     return fail(Code::timeout, text);
   }
 
-  /// Returns the failure of another rank if the root has sent one.
+  /// Returns the failure of another rank if the root has sent one, and answers the root's inquiries.
   Status check_root() {
     root_->fill();
-    STRAIT_ASSIGN(auto frame, root_->next());
-    if (frame && frame->type == FrameType::error) {
+    while (true) {
+      STRAIT_ASSIGN(auto frame, root_->next());
+      if (!frame) break;
+      if (frame->type == FrameType::inquiry) root_->send(FrameType::account, encode(account_));
+      if (frame->type != FrameType::error) continue;
       STRAIT_ASSIGN(Error error, decode_error(frame->payload));
       return tl::unexpected(std::move(error));
     }
@@ -227,10 +289,12 @@ class ChannelBuilder {
   /// Returns the original cause of `error`. If a neighbour went away, the root may be about to send the reason.
   /// Otherwise this rank failed first, and the root is told, so that it tells the others.
   tl::unexpected<Error> root_cause(Error error) {
-    if (error.code == Code::remote_error) {
-      auto frame = root_->receive({Deadline::after_ms(100), options_.wait.abort});
-      if (frame && frame->type == FrameType::error)
-        if (auto told = decode_error(frame->payload)) return tl::unexpected(std::move(*told));
+    const Wait moment{Deadline::after_ms(100), options_.wait.abort};
+    while (error.code == Code::remote_error) {
+      auto frame = root_->receive(moment);
+      if (!frame) break;
+      if (frame->type != FrameType::error) continue;
+      if (auto told = decode_error(frame->payload)) return tl::unexpected(std::move(*told));
     }
     root_->send(FrameType::error, encode(error));
     return tl::unexpected(std::move(error));
@@ -238,6 +302,10 @@ class ChannelBuilder {
 
   const UniqueId& id_;
   const JoinOptions& options_;
+  WaitReminder reminder_;
+  std::vector<Setting> settings_;
+  Wait greeting_;              ///< for the root to listen and to admit this rank; reminds the user
+  Error account_;              ///< what this rank waits for, for the root
   std::vector<int> children_;  ///< not yet connected
   std::optional<Connection> root_;
   Socket listener_;
@@ -270,6 +338,12 @@ Result<UniqueId> unique_id_at(const HostPort& root, const Key& key, const Enviro
 }
 
 Result<UniqueId> host_unique_id(const UniqueId& id, RootOptions options) { return start_root(id, std::move(options)); }
+
+Status check_settings(const Environment& environment) {
+  STRAIT_TRY(environment.validate());
+  if (environment.is_set("STRAIT_SOCKET_IFNAME")) return choose_interface(environment).map([](const auto&) {});
+  return {};
+}
 
 Result<std::unique_ptr<Channel>> join(const UniqueId& id, const JoinOptions& options) {
   if (options.ranks < 1 || options.ranks > most_ranks || options.rank < 0 || options.rank >= options.ranks)

@@ -50,6 +50,7 @@ Result<Socket> open_unix_socket() {
 Status pause(const std::string& what, const Wait& wait) {
   if (wait.aborted()) return fail(Code::aborted, "aborted while " + what);
   if (wait.deadline.expired()) return fail(Code::timeout, "gave up by the deadline, " + what);
+  wait.remind(what);
   std::this_thread::sleep_for(std::chrono::milliseconds(wait.deadline.poll_ms(10)));
   return {};
 }

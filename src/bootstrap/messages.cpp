@@ -72,6 +72,7 @@ void pass(Coder& coder, JoinMessage& message) {
   coder.number(message.pid);
   coder.address(message.listener);
   coder.settings(message.settings);
+  coder.number(message.known_as);
 }
 
 template <class Coder>

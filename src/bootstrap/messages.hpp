@@ -23,6 +23,8 @@ struct JoinMessage {
   std::int64_t pid = 0;
   SocketAddress listener;  ///< address at which this rank's children in the tree connect to it
   std::vector<Setting> settings;
+  /// The number by which messages name this rank, if that is another one: in rejoin() the earlier one. -1: `rank`.
+  std::int32_t known_as = -1;
 };
 Bytes encode(const JoinMessage& message);
 Result<JoinMessage> decode_join(std::span<const std::byte> payload);

@@ -138,6 +138,9 @@ class Session {
       if (abandoned_)
         return fail(Code::timeout,
                     what + " did not finish by the deadline: a rank of the job has not started to join" + remedy);
+      wait_.remind(what +
+                   " of the launcher has not finished: a rank of the job has not started to join. Start it, or " +
+                   "look at its output");
       answer.arrived.wait_for(lock, std::chrono::milliseconds(wait_.deadline.poll_ms()));
     }
     return check(what, *answer.status);

@@ -41,19 +41,25 @@ Result<std::unique_ptr<Channel>> rejoin(const Channel& channel, const std::vecto
   const Setting list{"the list of ranks that go on", identify(remaining)};
   options.settings.push_back(list);
   options.awaits_next_root = true;
+  options.known_as = remaining;
+  options.call = "shrink of the communicator";
   if (options.rank == 0) {
     RootOptions root;
     root.deadline = options.wait.deadline;
     root.ranks = options.ranks;
+    root.remind_after_ms = options.remind_after_ms;
     root.rank_set = list;
     root.reserved = &channel.rejoin_socket();
+    for (const int rank : remaining) root.names.push_back(channel.peers()[static_cast<std::size_t>(rank)].describe());
     STRAIT_TRY(start_root(id, std::move(root)));
   }
   auto joined = join(id, options);
   if (joined) return joined;
   Error error = std::move(joined).error();
-  error.message = "ranks " + list_ranks(remaining) + ", numbered from 0 on, cannot go on by themselves, which " +
-                  first.describe() + " has to begin: " + error.message;
+  error.message = "ranks " + list_ranks(remaining) + " cannot go on by themselves, which " + first.describe() +
+                  " has to begin: " + error.message;
+  if (error.code == Code::timeout && error.message.find(must_call_shrink) == std::string::npos)
+    error.message += std::string(". ") + must_call_shrink;
   return tl::unexpected(std::move(error));
 }
 

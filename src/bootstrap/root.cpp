@@ -1,17 +1,10 @@
-#include "bootstrap/root.hpp"
-
-#include <unistd.h>
+#include "bootstrap/root_service.hpp"
 
 #include <algorithm>
-#include <list>
-#include <mutex>
-#include <set>
-#include <system_error>
-#include <thread>
+#include <map>
 
 #include "base/log.hpp"
 #include "base/shortage.hpp"
-#include "bootstrap/root_state.hpp"
 
 namespace strait {
 namespace {
@@ -19,61 +12,7 @@ namespace {
 /// How long before its deadline a rank is told that others are missing, while it still listens for that.
 std::int64_t margin_ms(std::int64_t remaining_ms) { return std::clamp<std::int64_t>(remaining_ms / 10, 5, 500); }
 
-class Root {
- public:
-  Root(UniqueId id, Socket listener, RootOptions options)
-      : id_(id),
-        deadline_(options.deadline),
-        hand_out_(std::move(options.hand_out)),
-        rank_set_(std::move(options.rank_set)),
-        doorman_(std::move(listener), id.key, Purpose::join, options.limits),
-        expected_(options.ranks) {}
-
-  void run(const std::atomic<bool>& stop);
-  std::int64_t strangers_dropped() const { return strangers_dropped_.load(std::memory_order_relaxed); }
-  const Roster& roster() const { return roster_; }
-  bool failed() const { return failed_.load(std::memory_order_acquire); }
-
- private:
-  struct Member {
-    Connection connection;
-    int rank = -1;  ///< -1: not known yet
-    bool ready = false;
-    bool closing = false;  ///< to be removed once everything queued for it is sent
-  };
-
-  void serve_all();
-  void tell_shortage(const Error& error);
-  void ask_all_to_retry();
-  void give_up();
-  void poll_once();
-  void serve(Member& member);
-  void take(Member& member, const Frame& frame);
-  void take_join(Member& member, const Frame& frame);
-  static void ask_to_retry(Member& member, const std::string& why);
-  Status is_of_this_set(const JoinMessage& message) const;
-  void answer_other_set(Member& member, const JoinMessage& message, const Error& differs);
-  void introduce();
-  void fail_all(const Error& error);
-  void tell_failure(Member& member);
-  void check_deadline();
-  bool finished() const;
-
-  UniqueId id_;
-  Deadline deadline_;
-  HandOut hand_out_;
-  std::optional<Setting> rank_set_;
-  Doorman doorman_;
-  std::list<Member> members_;
-  Roster roster_;
-  std::optional<Error> failure_;
-  bool introduced_ = false;
-  Deadline linger_ = Deadline::never();  ///< after a failure: until when ranks that come late are told of it
-  int expected_;                         ///< the largest number of ranks, of what is known and what ranks have said
-  std::set<int> ranks_told_of_failure_;  ///< have been told; with `rank_set_`, they come again only for the next root
-  std::atomic<std::int64_t> strangers_dropped_{0};
-  std::atomic<bool> failed_{false};
-};
+}  // namespace
 
 void Root::run(const std::atomic<bool>& stop) {
   Status served;
@@ -94,7 +33,9 @@ void Root::serve_all() {
     return member.connection.ended() || (member.closing && !member.connection.wants_write());
   });
   if (roster_.complete() && !introduced_ && !failure_) introduce();
+  inquire();
   check_deadline();
+  remind();
   strangers_dropped_.store(doorman_.dropped(), std::memory_order_relaxed);
 }
 
@@ -134,22 +75,28 @@ void Root::serve(Member& member) {
   while (!member.closing) {
     auto frame = member.connection.next();
     if (!frame) {
-      fail_all({Code::remote_error, "rank " + std::to_string(member.rank) + " sent " + frame.error().message});
+      const std::string who = member.rank < 0 ? "a peer" : describe_rank(roster_.member(member.rank));
+      fail_all({Code::remote_error, who + " sent " + frame.error().message});
       return;
     }
     if (!*frame) break;
     take(member, **frame);
   }
   if (member.connection.ended() && member.rank >= 0 && !member.ready && !member.closing && !failure_)
-    fail_all({Code::remote_error,
-              "rank " + std::to_string(member.rank) + " " + describe_process(roster_.member(member.rank)) +
-                  " went away while the ranks were joining: it died, or gave up (see its own error)"});
+    fail_all(
+        {Code::remote_error, describe_rank(roster_.member(member.rank)) +
+                                 " went away while the ranks were joining: it died, or gave up (see its own error)"});
 }
 
 void Root::take(Member& member, const Frame& frame) {
   if (frame.type == FrameType::join && member.rank < 0) return take_join(member, frame);
   if (frame.type == FrameType::ready && introduced_) {
     member.ready = true;
+    return;
+  }
+  if (frame.type == FrameType::account && introduced_) {
+    if (auto account = decode_error(frame.payload)) member.account = std::move(*account);
+    member.answer_due = Deadline::never();
     return;
   }
   auto error = frame.type == FrameType::error
@@ -181,6 +128,7 @@ void Root::take_join(Member& member, const Frame& frame) {
     return;
   }
   member.rank = rank;
+  if (!reminder_) reminder_.emplace(-1, remind_after_ms_);
   if (remaining_ms < Deadline::never().remaining_ms())
     deadline_ = earlier(deadline_, Deadline::after_ms(remaining_ms - margin_ms(remaining_ms)));
 }
@@ -191,9 +139,8 @@ Status Root::is_of_this_set(const JoinMessage& message) const {
                                    [&](const Setting& setting) { return setting.name == rank_set_->name; });
   if (theirs != message.settings.end() && theirs->value == rank_set_->value) return {};
   const std::string value = theirs == message.settings.end() ? "nothing" : "\"" + theirs->value + "\"";
-  return fail(Code::mismatch, rank_set_->name + " is " + value + " on rank " + std::to_string(message.rank) + " " +
-                                  describe_process(message) + ", and \"" + rank_set_->value +
-                                  "\" on the one that it joins. Give the same on all ranks");
+  return fail(Code::mismatch, rank_set_->name + " is " + value + " on " + describe_rank(message) + ", and \"" +
+                                  rank_set_->value + "\" on the one that it joins. Give the same on all ranks");
 }
 
 /// Answers a rank of another set. If its set is later (smaller), the rank is to come again, and this root ends; if it
@@ -219,7 +166,10 @@ void Root::introduce() {
     fail_all(equal.error());
     return;
   }
-  introduced_ = true;  // from here on the set is complete: a rank that connects now wants the next root
+  introduced_ = true;
+  inquiry_ms_ = std::clamp<std::int64_t>(deadline_.remaining_ms() / 8, 10, 1000);
+  next_inquiry_ = Deadline::after_ms(inquiry_ms_);
+  // From here on the set is complete: a rank that connects now wants the next root.
   doorman_.close();
   hand_out_.close();
   WelcomeMessage welcome;
@@ -251,35 +201,55 @@ void Root::tell_failure(Member& member) {
   if (member.rank >= 0) ranks_told_of_failure_.insert(member.rank);
 }
 
+/// Asks ranks that are not connected to their neighbours yet what they wait for, so that those that are stopped can be
+/// told from those that wait for them.
+void Root::inquire() {
+  if (failure_ || !next_inquiry_.expired()) return;
+  next_inquiry_ = Deadline::after_ms(inquiry_ms_);
+  for (Member& member : members_) {
+    if (member.ready || member.closing || !member.answer_due.is_never()) continue;
+    member.connection.send(FrameType::inquiry, {});
+    member.answer_due = Deadline::after_ms(inquiry_ms_);
+  }
+}
+
+std::vector<UnreadyRank> Root::unready() const {
+  std::map<int, UnreadyRank> by_rank;
+  for (const Member& member : members_)
+    if (!member.ready && member.rank >= 0)
+      by_rank[member.rank] = {describe_rank(roster_.member(member.rank)), member.answer_due.expired(), member.account};
+  std::vector<UnreadyRank> ranks;
+  for (auto& [rank, unready] : by_rank) ranks.push_back(std::move(unready));
+  return ranks;
+}
+
+/// Says in the log now and then which ranks are missing, or do not get connected.
+void Root::remind() {
+  if (!reminder_ || failure_ || finished()) return;
+  const auto waited = reminder_->due();
+  if (!waited) return;
+  log_warn(-1, introduced_ ? "all " + std::to_string(roster_.ranks()) + " ranks have joined, but after " + *waited +
+                                 " they are not all connected: " + describe_unready(unready())
+                           : roster_.describe_missing(*waited, names_) + strangers());
+}
+
+/// Describes the connections that were dropped and those that could not be accepted, as text to append to a sentence.
+std::string Root::strangers() const {
+  std::string text = doorman_.describe_drops();
+  if (!doorman_.accept_error().empty())
+    text += ". The process that introduces them ran short: " + doorman_.accept_error();
+  return text;
+}
+
 void Root::check_deadline() {
   if (failure_ || !deadline_.expired()) return;
-  std::string strangers;
-  if (doorman_.dropped() > 0)
-    strangers = ". " + std::to_string(doorman_.dropped()) + " other connections were dropped, the last one being " +
-                doorman_.last_drop();
-  if (!doorman_.accept_error().empty())
-    strangers += ". The process that introduces them ran short: " + doorman_.accept_error();
   if (introduced_) {
-    std::vector<int> unready;
-    for (const Member& member : members_)
-      if (!member.ready) unready.push_back(member.rank);
-    std::sort(unready.begin(), unready.end());
-    fail_all({Code::timeout,
-              "all ranks joined, but by the deadline these did not reach their neighbours: " + list_ranks(unready) +
-                  ". A firewall may block connections between their hosts; "
-                  "STRAIT_SOCKET_IFNAME chooses the interface on which ranks listen"});
+    fail_all({Code::timeout, "all " + std::to_string(roster_.ranks()) +
+                                 " ranks joined, but not all were connected to their neighbours by the deadline: " +
+                                 describe_unready(unready())});
     return;
   }
-  const std::string who = roster_.ranks() == 0
-                              ? "no rank joined at " + id_.root.to_string() + " by the deadline"
-                              : "of " + std::to_string(roster_.ranks()) + " ranks these did not join at " +
-                                    id_.root.to_string() + " by the deadline: " + list_ranks(roster_.missing());
-  fail_all(
-      {Code::timeout, who +
-                          ". Check that they run and see their own errors; that they have the unique id of this job; "
-                          "that no firewall blocks that address, else choose another interface by "
-                          "STRAIT_SOCKET_IFNAME; or allow more time by STRAIT_INIT_TIMEOUT_MS" +
-                          strangers});
+  fail_all(roster_.missing_at_deadline(id_.root, names_, strangers()));
 }
 
 bool Root::finished() const {
@@ -288,113 +258,6 @@ bool Root::finished() const {
            (members_.empty() && (introduced_ || static_cast<int>(ranks_told_of_failure_.size()) >= expected_));
   return introduced_ &&
          std::all_of(members_.begin(), members_.end(), [](const Member& member) { return member.ready; });
-}
-
-/// Keeps a thread object in a forked child, neither joined nor detached: the parent's thread does not exist there, and
-/// its handle may by now name a thread of the child's own.
-void abandon(std::thread thread) {
-  static auto* const abandoned = new std::list<std::thread>;  // never destroyed
-  abandoned->push_back(std::move(thread));
-}
-
-/// A root and its thread.
-class RunningRoot {
- public:
-  RunningRoot(UniqueId id, Socket listener, RootOptions options)
-      : address_(id.root), job_(options.job), owner_(::getpid()), root_(id, std::move(listener), std::move(options)) {
-    thread_ = std::thread([this] {
-      root_.run(stop_);
-      finished_.store(true, std::memory_order_release);
-    });
-  }
-  ~RunningRoot() {
-    stop_.store(true, std::memory_order_relaxed);
-    if (owner_ == ::getpid())
-      thread_.join();
-    else
-      abandon(std::move(thread_));
-  }
-  RunningRoot(const RunningRoot&) = delete;
-  RunningRoot& operator=(const RunningRoot&) = delete;
-
-  bool finished() const { return finished_.load(std::memory_order_acquire); }
-  bool failed() const { return root_.failed(); }
-  const SocketAddress& address() const { return address_; }
-  const std::string& job() const { return job_; }
-  RootReport report() const {
-    return {finished(), root_.roster().joined(), root_.strangers_dropped(), root_.roster().missing()};
-  }
-
- private:
-  SocketAddress address_;
-  std::string job_;
-  pid_t owner_;
-  Root root_;
-  std::atomic<bool> stop_{false};
-  std::atomic<bool> finished_{false};
-  std::thread thread_;
-};
-
-struct Registry {
-  std::mutex mutex;
-  std::list<std::unique_ptr<RunningRoot>> roots;
-};
-
-Registry& registry() {
-  static Registry instance;
-  return instance;
-}
-
-/// Ends the roots for which `is_over` is true; waits for their threads after releasing the registry's lock.
-template <class IsOver>
-void end_roots(Registry& registry, const IsOver& is_over) {
-  std::list<std::unique_ptr<RunningRoot>> over;
-  std::lock_guard lock(registry.mutex);
-  for (auto next = registry.roots.begin(); next != registry.roots.end();)
-    if (const auto root = next++; is_over(**root)) over.splice(over.end(), registry.roots, root);
-}
-
-/// Listens at the address, in place of a failed earlier root of this process: ranks that it would still tell of the
-/// failure are to join the new root. Tries for 1 s: that root may not have noticed yet that its own rank gave up.
-Result<Socket> listen_in_place_of_failed(Registry& registry, const SocketAddress& address) {
-  for (const Deadline soon = Deadline::after_ms(1000);;) {
-    end_roots(registry, [&](const RunningRoot& root) { return root.failed() && root.address() == address; });
-    auto listener = listen_at(address);
-    if (listener || soon.expired() || !report_of_root(address)) return listener;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
-
-}  // namespace
-
-Result<UniqueId> start_root(UniqueId id, RootOptions options) {
-  STRAIT_TRY(start_crypto());
-  Registry& all = registry();
-  end_roots(all, [&](const RunningRoot& root) {
-    return root.finished() || (options.reserved != nullptr && root.address() == id.root);
-  });
-  STRAIT_ASSIGN(Socket listener,
-                options.reserved != nullptr ? listen_on(*options.reserved) : listen_in_place_of_failed(all, id.root));
-  STRAIT_ASSIGN(id.root, listener.local_address());
-  std::lock_guard lock(all.mutex);
-  try {
-    all.roots.push_back(std::make_unique<RunningRoot>(id, std::move(listener), std::move(options)));
-  } catch (const std::system_error& error) {
-    return cannot_start_thread(error, "that waits for ranks");
-  }
-  return id;
-}
-
-void end_failed_root(const std::string& job) {
-  end_roots(registry(), [&](const RunningRoot& root) { return root.failed() && root.job() == job; });
-}
-
-std::optional<RootReport> report_of_root(const SocketAddress& address) {
-  Registry& all = registry();
-  std::lock_guard lock(all.mutex);
-  for (auto it = all.roots.rbegin(); it != all.roots.rend(); ++it)
-    if ((*it)->address() == address) return (*it)->report();
-  return std::nullopt;
 }
 
 }  // namespace strait

@@ -25,7 +25,11 @@ struct RootOptions {
   /// that still listens there is ended first.
   const Socket* reserved = nullptr;
   HandOut hand_out;
+  /// Texts that name the ranks, by rank, if they were known before (rejoin()); otherwise empty.
+  std::vector<std::string> names;
   std::string job;  ///< the job that the ranks belong to
+  /// How long after the first rank has joined the log first says which ranks are missing (WaitReminder).
+  std::int64_t remind_after_ms = WaitReminder::default_first_ms;
 };
 
 /// State of a root.

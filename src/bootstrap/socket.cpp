@@ -87,9 +87,8 @@ void prepare(const Socket& connection) {
 tl::unexpected<Error> connect_failure(const SocketAddress& address, int errno_value) {
   std::string remedy = descriptor_remedy(errno_value);
   if (errno_value == ECONNREFUSED)
-    remedy =
-        "Nothing listens there: the process that did has ended or failed (see its own error), or the address is "
-        "another machine's";
+    remedy = std::string(nothing_listens) +
+             ": the process that did has ended or failed (see its own error), or the address is another machine's";
   else if (errno_value == ENETUNREACH || errno_value == EHOSTUNREACH || errno_value == EACCES ||
            errno_value == EADDRNOTAVAIL)
     remedy =
@@ -113,7 +112,7 @@ tl::unexpected<Error> connect_timeout(const SocketAddress& address, bool refused
 }
 
 /// Waits until a connection attempt has ended. Returns its errno (0: connected), or nothing if the wait ended first.
-std::optional<int> finish_connect(const Socket& socket, const Wait& wait) {
+std::optional<int> finish_connect(const Socket& socket, const SocketAddress& address, const Wait& wait) {
   while (!wait.aborted()) {
     pollfd fd{socket.get(), POLLOUT, 0};
     poll_slice({&fd, 1}, wait.deadline);
@@ -124,6 +123,9 @@ std::optional<int> finish_connect(const Socket& socket, const Wait& wait) {
       return error;
     }
     if (wait.deadline.expired()) return std::nullopt;
+    wait.remind(
+        "no answer from " + address.to_string() + ". Check that no firewall drops the packets, and that this " +
+        "host has a route to it; STRAIT_SOCKET_IFNAME on the rank that listens there chooses another interface");
   }
   return std::nullopt;
 }
@@ -258,7 +260,7 @@ Result<Socket> connect_to(const SocketAddress& address, const Wait& wait, bool r
     int error = 0;
     if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&storage), size) != 0) error = errno;
     if (error == EINPROGRESS || error == EINTR) {
-      auto finished = finish_connect(socket, wait);
+      auto finished = finish_connect(socket, address, wait);
       if (!finished && wait.aborted()) continue;
       if (!finished) return connect_timeout(address, refused);
       error = *finished;
@@ -271,6 +273,8 @@ Result<Socket> connect_to(const SocketAddress& address, const Wait& wait, bool r
     refused = error == ECONNREFUSED;
     if (!refused || !retry_refused) return connect_failure(address, error);
     if (wait.deadline.expired()) return connect_timeout(address, refused);
+    wait.remind("nobody listens at " + address.to_string() +
+                " yet. Start the rank that listens there (rank 0) or look " + "at its output, or correct the address");
     std::this_thread::sleep_for(std::chrono::milliseconds(wait.deadline.poll_ms(20)));
   }
 }

@@ -6,21 +6,28 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/deadline.hpp"
 #include "base/unique_fd.hpp"
 #include "bootstrap/address.hpp"
+#include "bootstrap/wait_reminder.hpp"
 
 namespace strait {
 
 /// How long an operation may wait: until the deadline; until the flag `abort` (may be null) becomes true; or until
-/// `is_over` (may be null), which is called every 50 ms, returns true.
+/// `is_over` (may be null), which is called every 50 ms, returns true. A wait for a connection says now and then in the
+/// log what it waits for, if `reminder` is set.
 struct Wait {
   Deadline deadline = Deadline::never();
   const std::atomic<bool>* abort = nullptr;
   const std::function<bool()>* is_over = nullptr;
+  WaitReminder* reminder = nullptr;
 
   bool aborted() const { return (abort && abort->load(std::memory_order_acquire)) || (is_over && (*is_over)()); }
+  void remind(const std::string& what) const {
+    if (reminder) reminder->remind(what);
+  }
 };
 
 /// Calls poll(2) for at most 50 ms, or until the deadline if that is earlier. After EINTR all `revents` are 0, as after
@@ -70,6 +77,9 @@ bool somebody_waits(const Socket& listener);
 /// Accepts one connection; returns an empty Socket if none is waiting, or if that connection failed. Lack of file
 /// descriptors or memory is an error.
 Result<Socket> accept_one(const Socket& listener);
+
+/// Begins the remedy in the error of connect_to() for a refused connection.
+inline constexpr std::string_view nothing_listens = "Nothing listens there";
 
 /// Connects to the address. If `retry_refused` is set, a refused connection is tried again until the deadline, because
 /// the listener may start later.

@@ -14,6 +14,7 @@ Status Comm::register_on_all(std::uint64_t handle, void* pointer, std::size_t by
   STRAIT_TRY(announce_failure());
   const Deadline deadline = Deadline::after_ms(options_.init_timeout_ms);
   device_deadline_ = deadline;
+  channel_->set_call("registration of memory");
   STRAIT_TRY(begin_set_up(SetUpCall::registration, deadline));
   const std::uint64_t number = registrations_.next_number();
   registrations_.add(handle, number, pointer, bytes);  // first, as it may need memory

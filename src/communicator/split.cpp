@@ -28,6 +28,7 @@ Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions&
     const AtScopeEnd as_before(
         [this, own = error_source_of({})]() mutable { channel_->set_error_source(std::move(own)); });
     set_error_source(is_cancelled);
+    channel_->set_call("split of the communicator");
     auto part = make_part(color, key, options, is_cancelled);
     if (!part) STRAIT_TRY(cause_of(part.error(), SetUpCall::split));
     return part;
@@ -110,6 +111,7 @@ Result<std::unique_ptr<Comm>> Comm::make_part(int color, int key, const CommOpti
   STRAIT_ASSIGN(const auto ids, gather(*channel_, own_id, deadline));
   STRAIT_TRY(agree(opened, "start the parts of a split communicator", deadline));
   JoinOptions place;
+  place.call = channel_->call();  // of the split, or of the initialization, if this is a part that that needs
   place.rank = static_cast<int>(std::find(members.begin(), members.end(), rank_) - members.begin());
   place.ranks = static_cast<int>(members.size());
   place.progress = &init.progress();

@@ -26,7 +26,9 @@ std::vector<Bytes> valid_inputs() {
                                                        {FrameType::link, encode(LinkMessage{{}, 3})},
                                                        {FrameType::error, encode(Error{Code::timeout, "late"})},
                                                        {FrameType::contribution, encode(info)},
-                                                       {FrameType::goodbye, {}}};
+                                                       {FrameType::goodbye, {}},
+                                                       {FrameType::inquiry, {}},
+                                                       {FrameType::account, encode(Error{Code::in_progress, "waits"})}};
   UniqueId id;
   id.root = address();
   auto packed = id.pack();

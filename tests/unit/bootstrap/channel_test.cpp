@@ -9,6 +9,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class RankCounts : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Channel, RankCounts, ::testing::Values(1, 2, 3, 4, 7, 16, 64));
@@ -114,8 +115,43 @@ TEST(Channel, ADeadlineNamesTheMissingRankOnAllRanks) {
       while (failed.load() < 6) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       return;
     }
+    channel.set_call("split of the communicator");
     EXPECT_THAT(channel.barrier(within_ms(200)),
-                FailsWith(Code::timeout, AllOf(HasSubstr("barrier"), HasSubstr("rank 5 (host"))));
+                FailsWith(Code::timeout, AllOf(HasSubstr("the split of the communicator did not finish"),
+                                               HasSubstr("rank 5 (host"), Not(HasSubstr("barrier")))));
+    failed.fetch_add(1);
+  });
+}
+
+/// What ranks 3 and 4 have sent waits at rank 1.
+TEST(Channel, ADeadlineDoesNotAccuseRanksBehindTheMissingOne) {
+  std::atomic<int> failed{0};
+  with_channels(5, [&](Channel& channel) {
+    if (channel.rank() == 1) {
+      while (failed.load() < 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return;
+    }
+    const Wait wait = within_ms(channel.rank() == 2 ? 20'000 : 200);
+    const auto named = channel.rank() > 2 ? AllOf(HasSubstr("rank 1 (host"), HasSubstr(") or a rank behind it"))
+                                          : AllOf(HasSubstr("nothing came from rank 1 (host"),
+                                                  HasSubstr("and so not from ranks 3, 4 behind, which may be well"));
+    EXPECT_THAT(channel.all_gather({}, wait),
+                FailsWith(Code::timeout, AllOf(named, Not(HasSubstr("all-gather")), Not(HasSubstr("out-of-band")))));
+    failed.fetch_add(1);
+  });
+}
+
+/// A rank that is not at the top of the tree hears of its neighbours only.
+TEST(Channel, ADeadlineOfARankThatCannotKnowSaysSo) {
+  std::atomic<int> failed{0};
+  with_channels(3, [&](Channel& channel) {
+    if (channel.rank() == 1) {
+      while (failed.load() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return;
+    }
+    EXPECT_THAT(channel.barrier(within_ms(channel.rank() == 2 ? 100 : 20'000)),
+                FailsWith(Code::timeout,
+                          AllOf(HasSubstr("nothing came from rank 0 (host"), HasSubstr(") or a rank behind it"))));
     failed.fetch_add(1);
   });
 }

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include <atomic>
+#include <cstdio>
 #include <functional>
 
 #include "ranks.hpp"
@@ -71,6 +72,28 @@ TEST(Descriptors, AForkedChildClosesItsCopiesAlsoWhereNoneAreLeft) {
               return is_told;
             }),
             0);
+}
+
+/// It has joined, but cannot accept the connection of its neighbour: both ranks are told why.
+TEST(Descriptors, ARankWithoutOneForItsNeighbourSaysSo) {
+  UniqueId id = make_id();
+  const auto is_told = [&](int rank) {
+    const auto joined = join(id, options_of(rank, 2, 1000));
+    if (joined) return false;
+    const std::string& text = joined.error().message;
+    const bool is_named = text.find("rank 0 (host ") != std::string::npos &&
+                          text.find("cannot accept a connection") != std::string::npos &&
+                          text.find("ulimit -n") != std::string::npos && text.find("firewall") == std::string::npos;
+    if (!is_named) ::fprintf(stderr, "rank %d: %s\n", rank, text.c_str());
+    return is_named;
+  };
+  std::thread other([&] { EXPECT_TRUE(is_told(1)); });
+  EXPECT_EQ(exit_code_of([&] {
+              limit_descriptors(3);  // to the root, for neighbours to come, and for a shrink
+              return is_told(0);
+            }),
+            0);
+  other.join();
 }
 
 TEST(Descriptors, AStarvedRootSaysSoToTheRanksItHas) {

@@ -147,6 +147,18 @@ TEST(Keys, AWrongKeyIsRejectedByNameAndHurtsNobody) {
     EXPECT_TRUE(result) << result.error().message;
 }
 
+/// The other ranks hear of it, too, where a rank is missing for that.
+TEST(Keys, AWrongKeyIsCountedWhereItsRankIsMissing) {
+  UniqueId id = make_id();
+  UniqueId wrong = id;
+  wrong.key[31] ^= std::byte{1};
+  std::jthread stranger([&] { EXPECT_FALSE(join(wrong, options_of(1, 2))); });
+  EXPECT_THAT(join(id, options_of(0, 2, 500)),
+              FailsWith(Code::timeout, AllOf(HasSubstr("by the deadline: 1"),
+                                             HasSubstr("1 connection did not know this job's key (the last one from"),
+                                             HasSubstr("STRAIT_KEY"))));
+}
+
 TEST(Roots, AnotherProgramAtTheAddressIsRecognised) {
   auto listener = listen_at(address_of("127.0.0.1"));
   ASSERT_TRUE(listener);
@@ -169,7 +181,9 @@ TEST(Roots, OneThatDoesNotAnswerIsNamedAtTheDeadline) {
   ASSERT_TRUE(listener);
   UniqueId id;
   id.root = *listener->local_address();
-  EXPECT_THAT(join(id, options_of(0, 1, 150)), FailsWith(Code::timeout, HasSubstr(id.root.to_string())));
+  EXPECT_THAT(join(id, options_of(0, 1, 150)),
+              FailsWith(Code::timeout, AllOf(HasSubstr(id.root.to_string() + " did not answer by the deadline"),
+                                             HasSubstr("another program may hold that port"))));
 }
 
 TEST(Roots, ARefusedConnectionNamesAddressAndRemedy) {
@@ -213,6 +227,13 @@ TEST(Roots, EndOnceAllHaveJoined) {
   Deadline deadline = Deadline::after_ms(5000);
   while (!report_of_root(id.root)->finished && !deadline.expired()) std::this_thread::sleep_for(Milliseconds(1));
   EXPECT_TRUE(report_of_root(id.root)->finished);
+}
+
+TEST(Roots, AUniqueIdThatWasUsedIsSaidToServeOneCommunicator) {
+  UniqueId id = make_id();
+  for (const Joined& result : join_all(id, {options_of(0, 2), options_of(1, 2)})) ASSERT_TRUE(result);
+  EXPECT_THAT(join(id, options_of(1, 2)),
+              FailsWith(Code::remote_error, AllOf(HasSubstr("Nothing listens there"), HasSubstr("an id serves one"))));
 }
 
 TEST(Interfaces, OneThatDoesNotExistIsAnErrorThatListsThoseThatDo) {

@@ -186,6 +186,25 @@ TEST_F(Processes, ARootThatIsLateStillNamesWhoIsMissing) {
   exits_well(pids[0]);
 }
 
+/// Of those that wait for it nothing is said: they are innocent.
+TEST_F(Processes, ARankThatIsStoppedAfterItHasJoinedIsNamed) {
+  UniqueId id = make_id();
+  const auto stopped = fork_ranks(2, [&](int rank) { return rank == 0 || !join(id, options_of(1, 3)); });
+  EXPECT_TRUE(exits_well(stopped[0]));
+  Deadline deadline = Deadline::after_ms(10'000);
+  while (report_of_root(id.root)->joined < 1 && !deadline.expired()) std::this_thread::sleep_for(Milliseconds(1));
+  ::kill(stopped[1], SIGSTOP);
+  const std::string who = "nothing is heard from rank 1 (host ";
+  for (const Joined& joined : join_all(id, {options_of(0, 3, 800), options_of(2, 3, 800)})) {
+    EXPECT_THAT(joined, FailsWith(Code::timeout, ::testing::HasSubstr(who)));
+    EXPECT_THAT(joined, FailsWith(Code::timeout, ::testing::HasSubstr("pid " + std::to_string(stopped[1]) + ")")));
+    EXPECT_THAT(joined, FailsWith(Code::timeout, ::testing::Not(::testing::HasSubstr("firewall"))));
+    EXPECT_THAT(joined, FailsWith(Code::timeout, ::testing::Not(::testing::HasSubstr("rank 2"))));
+  }
+  ::kill(stopped[1], SIGKILL);
+  exits_well(stopped[1]);
+}
+
 /// Ends forked children after the destructors of statics, which are constructed later than this, and before a leak
 /// checker, which would report what the parent's threads own.
 const pid_t test_process = ::getpid();

@@ -11,6 +11,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 JoinOptions options_within_ms(std::int64_t duration_ms) { return options_of(0, 1, duration_ms); }
 
@@ -100,9 +101,26 @@ TEST(Rejoin, MayBeTriedAgainWithFewer) {
   const std::vector<int> hoped{0, 1, 2, 3}, remaining{0, 1, 2};
   for (const Joined& joined : rejoin_on(
            channels, remaining, [&](int) { return hoped; }, 500))
-    EXPECT_THAT(joined, FailsWith(Code::timeout, AllOf(HasSubstr("ranks 0-3, numbered from 0 on, cannot go on"),
-                                                       HasSubstr("by the deadline: 3"))));
+    EXPECT_THAT(joined,
+                FailsWith(Code::timeout, AllOf(HasSubstr("ranks 0-3 cannot go on"),
+                                               HasSubstr("by the deadline: rank 3 " + describe_own_process()))));
   expect_together(rejoin_all(channels, remaining), remaining);
+}
+
+/// They keep their earlier numbers in messages: 2 is the second of those that go on.
+TEST(Rejoin, WhoDoesNotComeIsNamedByItsEarlierNumber) {
+  const auto channels = join_ranks(4);
+  for (const Joined& joined : rejoin_on(
+           channels, {0, 3},
+           [](int) {
+             return std::vector{0, 2, 3};
+           },
+           300))
+    EXPECT_THAT(joined,
+                FailsWith(Code::timeout,
+                          AllOf(HasSubstr("did not join by the deadline: rank 2 " + describe_own_process() + "."),
+                                HasSubstr("must call straitCommShrink"), HasSubstr("the same list"),
+                                Not(HasSubstr("firewall")), Not(HasSubstr("unique id")))));
 }
 
 /// Nobody comes to who waits for the one that has to begin.
@@ -116,7 +134,8 @@ TEST(Rejoin, NamesWhoHasToBegin) {
            },
            300))
     EXPECT_THAT(joined,
-                FailsWith(Code::timeout, HasSubstr("which " + channels[0]->self().describe() + " has to begin")));
+                FailsWith(Code::timeout, AllOf(HasSubstr("which " + channels[0]->self().describe() + " has to begin"),
+                                               HasSubstr("must call straitCommShrink"))));
   EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
 }
 
@@ -126,7 +145,7 @@ TEST(Rejoin, ListsThatDifferAreToldToAll) {
   const auto list_of = [](int rank) { return rank == 2 ? std::vector{0, 2, 3} : std::vector{0, 1, 2}; };
   for (const Joined& joined : rejoin_on(channels, {0, 1, 2}, list_of))
     EXPECT_THAT(joined, FailsWith(Code::mismatch,
-                                  AllOf(HasSubstr("the list of ranks that go on is \"0, 2, 3\" on rank 1 (host"),
+                                  AllOf(HasSubstr("the list of ranks that go on is \"0, 2, 3\" on rank 2 (host"),
                                         HasSubstr("and \"0-2\" on the one that it joins"))));
 }
 
@@ -152,13 +171,14 @@ TEST(Rejoin, MayBeTriedAgainWithAll) {
   const std::vector<int> all{0, 1, 2};
   for (const Joined& joined : rejoin_on(
            channels, {0, 1}, [&](int) { return all; }, 300))
-    EXPECT_THAT(joined, FailsWith(Code::timeout, HasSubstr("by the deadline: 2")));
+    EXPECT_THAT(joined, FailsWith(Code::timeout, HasSubstr("by the deadline: rank 2 (host")));
   std::vector<Joined> joined(3);
   on_ranks(3, [&](int rank) {
     const auto place = static_cast<std::size_t>(rank);
     if (rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
     if (rank == 2) {  // has not been told yet
-      EXPECT_THAT(rejoin(*channels[place], all, options_within_ms(20'000)), FailsWith(Code::timeout, HasSubstr(": 2")));
+      EXPECT_THAT(rejoin(*channels[place], all, options_within_ms(20'000)),
+                  FailsWith(Code::timeout, HasSubstr(": rank 2 (host")));
     }
     joined[place] = rejoin(*channels[place], all, options_within_ms(20'000));
   });

@@ -1,0 +1,64 @@
+// Ranks whose own environment is wrong.
+#include <chrono>
+
+#include "bootstrap/launch.hpp"
+#include "ranks.hpp"
+#include "support/stopwatch.hpp"
+
+namespace strait::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// One of two ranks that meet at a free port of this host, or at a unix socket of their own.
+LaunchInfo launched(Meeting meeting, int rank) {
+  LaunchInfo info;
+  info.rank = rank;
+  info.ranks = 2;
+  info.meeting = meeting;
+  const auto listener = listen_at(address_of("127.0.0.1"));
+  const auto port = listener->local_address()->port;
+  info.root = {"127.0.0.1", port};
+  info.job = "own settings " + std::to_string(port);
+  return info;
+}
+
+/// It does not wait for the others, which may never come.
+TEST(OwnSettings, ARankWithAWrongValueOfItsOwnSaysSoAtOnce) {
+  for (const Meeting meeting : {Meeting::address, Meeting::local})
+    for (const auto& [name, value] : Variables{{"STRAIT_SIMD", "neon"}, {"STRAIT_WIRE", "int9"}}) {
+      const Stopwatch watch;
+      EXPECT_THAT(join_launched(launched(meeting, 1), options_of(1, 2, 20'000, {{name, value}})),
+                  FailsWith(Code::invalid_argument,
+                            AllOf(HasSubstr("rank 1 cannot join"), HasSubstr(name + "=\"" + value + "\""))));
+      EXPECT_LT(watch.elapsed(), std::chrono::seconds(3));
+    }
+}
+
+/// All have the same wrong value: each says so by itself, whoever comes first.
+TEST(OwnSettings, AWrongValueOnAllRanksIsNamedOnAll) {
+  for (int round = 0; round < 10; ++round) {
+    const LaunchInfo first = launched(Meeting::address, 0);
+    on_ranks(2, [&](int rank) {
+      LaunchInfo info = first;
+      info.rank = rank;
+      EXPECT_THAT(join_launched(info, options_of(rank, 2, 20'000, {{"STRAIT_MAX_SMS", "-1"}})),
+                  FailsWith(Code::invalid_argument, AllOf(HasSubstr("rank " + std::to_string(rank) + " cannot join"),
+                                                          HasSubstr("STRAIT_MAX_SMS"))));
+    });
+  }
+}
+
+TEST(OwnSettings, AWrongSettingOfOneIsToldToTheOthers) {
+  UniqueId id = make_id();
+  const Stopwatch watch;
+  const auto results = join_all(id, {options_of(0, 2), options_of(1, 2, 20'000, {{"STRAIT_SIMD", "neon"}})});
+  const auto is_named = AllOf(HasSubstr("rank 1 cannot join"), HasSubstr("STRAIT_SIMD=\"neon\""));
+  EXPECT_THAT(results[0], FailsWith(Code::remote_error, is_named));
+  EXPECT_THAT(results[1], FailsWith(Code::invalid_argument, is_named));
+  EXPECT_LT(watch.elapsed(), std::chrono::seconds(3));
+}
+
+}  // namespace
+}  // namespace strait::testing
