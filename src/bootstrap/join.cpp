@@ -305,7 +305,7 @@ class ChannelBuilder {
   WaitReminder reminder_;
   std::vector<Setting> settings_;
   Wait greeting_;              ///< for the root to listen and to admit this rank; reminds the user
-  Error account_;              ///< what this rank waits for, for the root
+  Error account_;              ///< what this rank waits for, as the root is told; set_awaited() sets it
   std::vector<int> children_;  ///< not yet connected
   std::optional<Connection> root_;
   Socket listener_;

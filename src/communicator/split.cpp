@@ -111,7 +111,7 @@ Result<std::unique_ptr<Comm>> Comm::make_part(int color, int key, const CommOpti
   STRAIT_ASSIGN(const auto ids, gather(*channel_, own_id, deadline));
   STRAIT_TRY(agree(opened, "start the parts of a split communicator", deadline));
   JoinOptions place;
-  place.call = channel_->call();  // of the split, or of the initialization, if this is a part that that needs
+  place.call = channel_->call();  // the split, or the initialization that needs this part
   place.rank = static_cast<int>(std::find(members.begin(), members.end(), rank_) - members.begin());
   place.ranks = static_cast<int>(members.size());
   place.progress = &init.progress();
