@@ -260,14 +260,14 @@ TEST(StartedCalls, OfVeryManyCallsTheLastAreKnownAndThoseThatWereCaptured) {
     return signature(call);
   };
   StartedCalls calls;
-  calls.know({.signature = call_of(captured), .is_captured = true});
-  for (std::size_t count = first; count <= last; ++count) calls.know({.signature = call_of(count)});
+  calls.note_call({.signature = call_of(captured), .is_captured = true});
+  for (std::size_t count = first; count <= last; ++count) calls.note_call({.signature = call_of(count)});
   const auto is_known = [&](std::size_t count) {
     kernels::StartedMarks started{};
     kernels::Mailbox mailbox{};
     RankControl control;
     started.calls[1] = std::uint64_t{1} << 32 | StartedCalls::mark_of(call_of(count));
-    calls.put_down(started, mailbox, control);
+    calls.record(started, mailbox, control);
     return control.started[1].sequence == 1;
   };
   EXPECT_TRUE(is_known(captured));
