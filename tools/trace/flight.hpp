@@ -56,8 +56,8 @@ struct Flight {
 };
 
 /// Reads files and, of a folder, its files strait-flight-*.json. Files that are cut short, or not from a flight
-/// recorder, are skipped, with one message each in `left_out`. Returns an error if nothing else is there. Files of ranks
-/// whose communicator was not complete yet go to `inits`, which may be null.
+/// recorder, are skipped, with one message each in `left_out`. Returns an error if nothing else is there. Files of
+/// ranks whose communicator was not complete yet go to `inits`, which may be null.
 Result<std::vector<Flight>> read_flights(const std::vector<std::string>& paths,
                                          std::vector<std::string>* left_out = nullptr,
                                          std::vector<RankInInit>* inits = nullptr);
