@@ -64,6 +64,7 @@ bool Doorman::make_room(PendingList::iterator stranger, const std::string& reaso
 
 Status Doorman::advance(Pending& pending) const {
   Connection& connection = pending.connection;
+  const bool had_begun = pending.handshake.began();
   connection.flush();
   connection.fill();
   while (!pending.handshake.done()) {
@@ -74,7 +75,8 @@ Status Doorman::advance(Pending& pending) const {
   }
   pending.was_silent = !pending.handshake.began();
   if (pending.handshake.done()) return {};
-  if (connection.ended() && pending.handshake.is_challenged())
+  // One that left before it could see the challenge may have known the key.
+  if (connection.ended() && had_begun && pending.handshake.is_challenged())
     return fail(Code::mismatch, "did not know this job's key");
   if (connection.ended()) return fail(Code::remote_error, "left during the handshake");
   if (pending.deadline.expired()) return fail(Code::timeout, "did not finish the handshake in time");

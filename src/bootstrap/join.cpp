@@ -54,7 +54,11 @@ class ChannelBuilder {
     channel_->call_ = options_.call;
     channel_->remind_after_ms_ = options_.remind_after_ms;
     channel_->rejoin_socket_ = std::move(rejoin_socket_);
-    if (auto linked = link(welcome); !linked) return root_cause(std::move(linked).error());
+    if (auto linked = link(welcome); !linked) {
+      auto cause = root_cause(std::move(linked).error());
+      (void)channel_->break_channel(cause.value());  // else neighbours that are connected would be told a goodbye
+      return cause;
+    }
     channel_->root_ = std::move(*root_);
     set_awaited("the identities of all ranks");
     STRAIT_ASSIGN(std::vector<Bytes> infos, channel_->all_gather(encode(self), options_.wait));
@@ -67,6 +71,7 @@ class ChannelBuilder {
     }
     channel_->peers_ = std::move(peers);
     channel_->root_->send(FrameType::ready, {});
+    channel_->root_->fill();  // unread data would turn the close into a reset, which can overtake what was sent
     channel_->root_.reset();
     return std::move(channel_);
   }

@@ -12,6 +12,9 @@ namespace {
 /// How long before its deadline a rank is told that others are missing, while it still listens for that.
 std::int64_t margin_ms(std::int64_t remaining_ms) { return std::clamp<std::int64_t>(remaining_ms / 10, 5, 500); }
 
+/// The shortest time in which a rank is to answer an inquiry: it may look for one every 50 ms only.
+constexpr std::int64_t least_inquiry_ms = 150;
+
 }  // namespace
 
 void Root::run(const std::atomic<bool>& stop) {
@@ -167,7 +170,8 @@ void Root::introduce() {
     return;
   }
   introduced_ = true;
-  inquiry_ms_ = std::clamp<std::int64_t>(deadline_.remaining_ms() / 8, 10, 1000);
+  reminder_.emplace(-1, remind_after_ms_);
+  inquiry_ms_ = std::clamp<std::int64_t>(deadline_.remaining_ms() / 8, least_inquiry_ms, 1000);
   next_inquiry_ = Deadline::after_ms(inquiry_ms_);
   // From here on the set is complete: a rank that connects now wants the next root.
   doorman_.close();

@@ -20,7 +20,7 @@ std::string list_names(const std::vector<std::string>& names);
 
 /// What to do where ranks did not come that are to go on with others (rejoin()).
 inline constexpr const char* must_call_shrink =
-    "All ranks that remain must call straitCommShrink (ncclCommShrink) with the same list of excluded ranks";
+    "All ranks that remain must call straitCommShrink with the same list of excluded ranks";
 
 /// Formats a process as in "(host node7, pid 1234)".
 std::string describe_process(const JoinMessage& message);

@@ -102,9 +102,11 @@ tl::unexpected<Error> connect_failure(const SocketAddress& address, int errno_va
 
 tl::unexpected<Error> connect_timeout(const SocketAddress& address, bool refused) {
   if (refused)
-    return fail(Code::timeout,
-                "nobody listened at " + address.to_string() +
-                    " by the deadline. Start the rank that listens there (rank 0), or correct the address");
+    return fail(
+        Code::timeout,
+        "nobody listened at " + address.to_string() +
+            " by the deadline. Start the rank that listens there (rank 0), look at its output if it has ended already, "
+            "or correct the address");
   return fail(Code::timeout,
               "no answer from " + address.to_string() +
                   " by the deadline. A firewall may drop the packets, or the interface may not be reachable from "

@@ -193,6 +193,12 @@ bool differ_in_grouping(const CallSignature& a, const CallSignature& b) {
   return rest(a) == rest(b) && a.count == b.count && aggregated_field.of(a.what) != aggregated_field.of(b.what);
 }
 
+bool differ_as_messages(const CallSignature& a, const CallSignature& b) {
+  const Collective one = collective_of(a);
+  return (one == Collective::send_recv || one == Collective::all_to_all_v) && one == collective_of(b) &&
+         number_of(a) == number_of(b) && describe(a) != describe(b);
+}
+
 Collective collective_of(const CallSignature& signature) {
   return static_cast<Collective>(collective_field.of(signature.what));
 }

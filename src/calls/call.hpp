@@ -76,6 +76,9 @@ CallSignature numbered(CallSignature signature, std::uint64_t sequence);
 std::uint64_t number_of(const CallSignature& signature);
 /// Returns whether two calls differ only in the groups in which they were made.
 bool differ_in_grouping(const CallSignature& a, const CallSignature& b);
+/// Returns whether two signatures are of the same call, one of messages, and differ in what a send and its receive have
+/// in common.
+bool differ_as_messages(const CallSignature& a, const CallSignature& b);
 /// Returns the signature of a collective as posted by a GPU rank that has captured others. Captured collectives run
 /// whenever their graph does, and are not posted, whereas another rank may make the same calls eagerly and post them.
 /// From then on, equal numbers on two ranks no longer mean that the calls are the same.

@@ -282,18 +282,27 @@ std::vector<std::uint32_t> Watch::blamed_ranks(const Waiting& waiting) const {
   for (std::uint32_t rank = 0; rank < controls_.size() && waiting.sequence != 0; ++rank)
     if (rank != peers_.rank && !has_posted(*controls_[rank], waiting.sequence)) blamed.push_back(rank);
   if (!blamed.empty()) return blamed;
-  for (std::uint32_t rank : waiting.awaited_ranks()) {
-    // Ranks note whom they wait for where others see it only on one host. Elsewhere, and in a circle, chains end here.
-    std::uint32_t end = rank;
-    for (std::size_t links = 0; links < controls_.size(); ++links) {
-      const std::uint32_t awaited = controls_[end]->awaited.load(std::memory_order_relaxed);
-      if (awaited == 0 || awaited > controls_.size()) break;
-      end = awaited - 1;
-    }
-    if (end == peers_.rank || controls_[end]->awaited.load(std::memory_order_relaxed) != 0) end = rank;
-    if (std::find(blamed.begin(), blamed.end(), end) == blamed.end()) blamed.push_back(end);
-  }
+  std::vector<std::uint32_t> awaited = waiting.awaited_ranks();
+  if (waiting.sequence == 0) return awaited;
+  for (std::uint32_t rank : awaited)
+    for (std::uint32_t each : end_of_waits(rank, waiting.sequence))
+      if (std::find(blamed.begin(), blamed.end(), each) == blamed.end()) blamed.push_back(each);
   return blamed;
+}
+
+std::vector<std::uint32_t> Watch::end_of_waits(std::uint32_t first, std::uint64_t sequence) const {
+  std::vector<std::uint32_t> chain{first};
+  for (;;) {
+    const std::uint32_t noted = controls_[chain.back()]->awaited.load(std::memory_order_relaxed);
+    if (noted == 0 || noted > controls_.size()) return {chain.back()};
+    const std::uint32_t next = noted - 1;
+    if (next == peers_.rank) return {first};
+    // The note of a rank that is stopped may be old, and the rank that it names done.
+    if (has_finished(*controls_[next], sequence)) return {chain.back()};
+    if (const auto circle = std::find(chain.begin(), chain.end(), next); circle != chain.end())
+      return {circle, chain.end()};
+    chain.push_back(next);
+  }
 }
 
 std::string Watch::blamed_names(const Waiting& waiting) const {

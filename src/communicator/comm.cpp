@@ -19,11 +19,6 @@ namespace {
 constexpr std::size_t max_programs = 1024;
 constexpr int quick_tries = 8;
 
-/// Returns whether the calls of such a signature have counts that only two ranks have in common.
-bool have_own_counts(const CallSignature& signature) {
-  return collective_of(signature) == Collective::send_recv || collective_of(signature) == Collective::all_to_all_v;
-}
-
 }  // namespace
 
 Error Comm::raise_out_of_memory() {
@@ -271,7 +266,7 @@ Result<Comm::State> Comm::step() {
   if (!state) {
     Error error = std::move(state).error();
     if (const auto& foreign = program_->foreign())
-      error = have_own_counts(foreign->expected) && have_own_counts(foreign->seen)
+      error = differ_as_messages(foreign->expected, foreign->seen)
                   ? watch_->mismatch_of_messages(foreign->expected, foreign->rank, foreign->seen)
                   : watch_->mismatch(foreign->expected, foreign->rank, foreign->seen);
     program_ = nullptr;

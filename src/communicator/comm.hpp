@@ -247,9 +247,9 @@ class Comm {
   /// failed, as "rank 1 (...) cannot <what>: ...". Collective.
   Status agree(const Status& own, const std::string& what, const Deadline& deadline);
   /// Finds the cause of an error with which a set-up call of all ranks has failed on this rank: the communicator's
-  /// failure, of which this error may only be a consequence, or that another rank died or made another call. Returns
-  /// that cause as an error; success if it is none of these.
-  Status cause_of(const Error& error, SetUpCall call);
+  /// failure, of which this error may only be a consequence, or that another rank died. Returns that cause as an error;
+  /// success if it is neither.
+  Status cause_of(const Error& error);
   Status death_behind(const Error& error) const;
   /// The first step of a set-up call: checks that all ranks make the same one. Collective.
   Status begin_set_up(SetUpCall call, const Deadline& deadline);

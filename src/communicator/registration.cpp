@@ -6,7 +6,7 @@ namespace strait {
 
 Status Comm::register_memory(std::uint64_t handle, void* pointer, std::size_t bytes) {
   Status registered = or_tell_out_of_memory([&] { return register_on_all(handle, pointer, bytes); });
-  if (!registered) STRAIT_TRY(cause_of(registered.error(), SetUpCall::registration));
+  if (!registered) STRAIT_TRY(cause_of(registered.error()));
   return registered;
 }
 

@@ -5,6 +5,7 @@
 #include "base/at_scope_end.hpp"
 #include "base/environment.hpp"
 #include "base/log.hpp"
+#include "base/own_thread.hpp"
 #include "base/shortage.hpp"
 #include "base/stages.hpp"
 #include "communicator/comm.hpp"
@@ -208,17 +209,20 @@ Status Comm::death_behind(const Error& error) const {
   return {};
 }
 
-Status Comm::cause_of(const Error& error, SetUpCall call) {
+Status Comm::cause_of(const Error& error) {
   STRAIT_TRY(announce_failure());
   if (error.code == Code::remote_error) STRAIT_TRY(death_behind(error));
-  return error.code == Code::timeout && !has_captured_ ? watch_->compare_set_up(text_of(call), sequence_ + 1)
-                                                       : Status();
+  return {};
 }
 
 Status Comm::begin_set_up(SetUpCall call, const Deadline& deadline) {
-  entering_ = {call, std::chrono::steady_clock::now()};
+  // A thread of Strait's (the drop-in has them) may run beside this rank's operations, which count on meanwhile.
+  if (!is_own_thread) entering_ = {call, std::chrono::steady_clock::now()};
   const AtScopeEnd entered([this] { entering_.reset(); });
-  STRAIT_ASSIGN(const auto calls, gather(*channel_, call, deadline));
+  auto all = gather(*channel_, call, deadline);
+  if (!all && all.error().code == Code::timeout && !has_captured_)
+    STRAIT_TRY(watch_->compare_set_up(text_of(call), sequence_ + 1));
+  STRAIT_ASSIGN(const auto calls, std::move(all));
   for (std::uint32_t other = 0; other < ranks_; ++other)
     if (calls[other] != call)
       return tl::unexpected(watch_->raise_difference(text_of(call), other, text_of(calls[other])));

@@ -30,7 +30,7 @@ Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions&
     set_error_source(is_cancelled);
     channel_->set_call("split of the communicator");
     auto part = make_part(color, key, options, is_cancelled);
-    if (!part) STRAIT_TRY(cause_of(part.error(), SetUpCall::split));
+    if (!part) STRAIT_TRY(cause_of(part.error()));
     return part;
   });
 }

@@ -116,6 +116,14 @@ inline bool has_posted(const RankControl& rank, std::uint64_t sequence) {
   return rank.calls[sequence % posted_calls].sequence.load(std::memory_order_acquire) >= sequence;
 }
 
+/// Returns whether the rank is known to have finished the call with that sequence number, or to have posted a later one
+/// in its place.
+inline bool has_finished(const RankControl& rank, std::uint64_t sequence) {
+  const PostedCall& call = rank.calls[sequence % posted_calls];
+  const std::uint64_t posted = call.sequence.load(std::memory_order_acquire);
+  return posted > sequence || (posted == sequence && call.finished_ticks.load(std::memory_order_relaxed) != 0);
+}
+
 struct Control {
   /// Nonzero ends every wait. The value is 1 + the rank whose `raised` record, already written, is the first error of
   /// the communicator.
