@@ -171,6 +171,38 @@ TEST(NonBlocking, InAGroup) {
   for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommDestroy(comm));
 }
 
+/// The split runs in the background, beside the group's operations: another rank that is ahead in these makes no other
+/// calls than this one.
+TEST(NonBlocking, AGroupOfOperationsAndASplitWaitsForALateRank) {
+  constexpr int ranks = 3;
+  ncclUniqueId id;
+  NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+  const auto run = [&](int rank) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    ncclComm_t comm = nullptr, part = nullptr;
+    EXPECT_EQ(ncclCommInitRankConfig(&comm, ranks, id, rank, &config), ncclInProgress);
+    ASSERT_EQ(await_ready(comm), ncclSuccess);
+    if (rank == 2) std::this_thread::sleep_for(std::chrono::milliseconds(800));
+    Values values(16), sums(16);
+    NCCL_EXPECT_OK(ncclGroupStart());
+    NCCL_EXPECT_OK(ncclReduce(values.data(), sums.data(), 16, ncclInt32, ncclSum, 0, comm, nullptr));
+    NCCL_EXPECT_OK(ncclAllReduce(values.data(), sums.data(), 16, ncclInt32, ncclSum, comm, nullptr));
+    ncclResult_t result = ncclCommSplit(comm, 0, rank, &part, nullptr);
+    EXPECT_TRUE(result == ncclSuccess || result == ncclInProgress) << result;
+    result = ncclGroupEnd();
+    EXPECT_TRUE(result == ncclSuccess || result == ncclInProgress) << ncclGetLastError(comm);
+    EXPECT_EQ(await_ready(comm), ncclSuccess) << ncclGetLastError(comm);
+    ASSERT_NE(part, nullptr);
+    EXPECT_EQ(await_ready(part), ncclSuccess) << ncclGetLastError(part);
+    check_sum(part, rank, all_of(ranks));
+    NCCL_EXPECT_OK(ncclCommDestroy(part));
+    NCCL_EXPECT_OK(ncclCommDestroy(comm));
+  };
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run, rank);
+}
+
 /// A rank waits for others that never come; another thread gives up on it.
 TEST(NonBlocking, AbortWhileRanksAreMissing) {
   ncclUniqueId id;

@@ -1,6 +1,7 @@
 // The first error of a communicator, whichever rank raises it and when.
 #include "calls/watch.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -12,6 +13,8 @@
 
 namespace strait::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 /// A transport that carries nothing, and reports one posted call at most.
 class NoTransport final : public Transport {
@@ -32,12 +35,13 @@ class NoTransport final : public Transport {
 
 /// Ranks that share their control words.
 struct Ranks {
-  explicit Ranks(std::uint32_t count) : controls(count) {
+  explicit Ranks(std::uint32_t count, std::int64_t timeout_ms = 0) : controls(count) {
     std::vector<RankControl*> all;
     for (RankControl& each : controls) all.push_back(&each);
     for (std::uint32_t rank = 0; rank < count; ++rank) {
       Watch::Peers peers;
       peers.rank = rank;
+      peers.timeout_ms = timeout_ms;
       for (std::uint32_t other = 0; other < count; ++other) peers.names.push_back("rank " + std::to_string(other));
       watches.push_back(std::make_unique<Watch>(control, all, transport, std::move(peers)));
     }
@@ -96,6 +100,66 @@ TEST(CallsThatDiffer, AreSeenAlsoWhereOneComesLater) {
   }
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, Code::mismatch);
+}
+
+/// Four ranks in collective 5, in which rank 0 waits for rank 1 until its deadline.
+struct InACollective : Ranks {
+  static constexpr std::uint64_t sequence = 5;
+  InACollective() : Ranks(4, 20) {}
+  void post(std::initializer_list<std::uint32_t> ranks) {
+    for (const std::uint32_t rank : ranks) write_call(controls[rank], sequence, {});
+  }
+  void finish(std::uint32_t rank) { controls[rank].calls[sequence % posted_calls].finished_ticks.store(1); }
+  void note_wait(std::uint32_t rank, std::uint32_t awaited) { controls[rank].awaited.store(awaited + 1); }
+  std::string error_at_deadline() {
+    Watch::Waiting waiting;
+    waiting.sequence = sequence;
+    waiting.operation_began = std::chrono::steady_clock::now();
+    waiting.awaited_ranks = [] { return std::vector<std::uint32_t>{1}; };
+    Watch::Backoff backoff;
+    Status status;
+    while (status) status = watches[0]->pause(backoff, waiting);
+    return status.error().message;
+  }
+};
+
+TEST(Blame, IsOnWhoHasNotMadeTheCall) {
+  InACollective ranks;
+  ranks.post({0, 1});
+  EXPECT_THAT(ranks.error_at_deadline(), HasSubstr("waiting for rank 2, rank 3, which have not made this call. "));
+}
+
+TEST(Blame, IsOnWhomTheAwaitedRankWaitsFor) {
+  InACollective ranks;
+  ranks.post({0, 1, 2, 3});
+  ranks.note_wait(1, 2);
+  ranks.note_wait(2, 3);
+  EXPECT_THAT(ranks.error_at_deadline(), HasSubstr("waiting for rank 3. Look"));
+}
+
+/// Rank 1 was stopped while it waited for rank 2, which has come since.
+TEST(Blame, IsNotOnWhoIsDone) {
+  InACollective ranks;
+  ranks.post({0, 1, 2, 3});
+  ranks.note_wait(1, 2);
+  ranks.finish(2);
+  EXPECT_THAT(ranks.error_at_deadline(), HasSubstr("waiting for rank 1. Look"));
+}
+
+TEST(Blame, IsOnAllThatWaitForOneAnother) {
+  InACollective ranks;
+  ranks.post({0, 1, 2, 3});
+  ranks.note_wait(1, 2);
+  ranks.note_wait(2, 3);
+  ranks.note_wait(3, 2);
+  EXPECT_THAT(ranks.error_at_deadline(), HasSubstr("waiting for rank 2, rank 3. Look"));
+}
+
+TEST(Blame, IsNotOnOneself) {
+  InACollective ranks;
+  ranks.post({0, 1, 2, 3});
+  ranks.note_wait(1, 0);
+  EXPECT_THAT(ranks.error_at_deadline(), HasSubstr("waiting for rank 1. Look"));
 }
 
 }  // namespace
