@@ -37,7 +37,11 @@ std::string missing_ranks(const std::vector<RankInInit>& inits) {
   std::set<int> without_file;
   for (int rank = 0; rank < inits.front().ranks; ++rank) without_file.insert(rank);
   for (const RankInInit& init : inits) without_file.erase(init.rank);
-  if (!without_file.empty())
+  // Ranks that have a communicator already, and are to split it, may well have written a file: that one's.
+  if (!without_file.empty() && inits.front().call == "straitCommSplit")
+    text += fmt::format("Behind: rank {}, which has not called straitCommSplit, or is done with it, or wrote no file\n",
+                        list(without_file));
+  else if (!without_file.empty())
     text += fmt::format(
         "No file of rank {}: it has not begun, or is done, or did not get SIGUSR1, or has no "
         "STRAIT_FLIGHT_RECORDER\n",

@@ -87,6 +87,20 @@ TEST_F(Inits, AreTakenApartByWhereTheirRanksJoin) {
                             Not(HasSubstr("No file"))));
 }
 
+/// Ranks that split a communicator may all have files: those of that communicator.
+TEST_F(Inits, TheRankThatHasNotCalledTheSplitIsBehind) {
+  for (const int rank : {0, 2, 3}) {
+    Json json = file_of(rank);
+    json["call"] = "straitCommSplit";
+    json["root"] = "";
+    write(json);
+  }
+  EXPECT_THAT(said(), AllOf(HasSubstr("In straitCommSplit: 3 of 4 ranks\n"),
+                            HasSubstr("Behind: rank 1, which has not called straitCommSplit, or is done with it, or "
+                                      "wrote no file\n"),
+                            Not(HasSubstr("No file of"))));
+}
+
 TEST_F(Inits, AFileThatIsNotWellFormedIsLeftOut) {
   Json json = file_of(1);
   json.erase("awaits");
