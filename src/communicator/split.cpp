@@ -17,6 +17,7 @@ namespace strait {
 namespace {
 
 constexpr std::chrono::milliseconds news_every(10);
+constexpr std::int64_t patience_with_left_ms = 500;
 
 }  // namespace
 
@@ -70,10 +71,19 @@ Result<std::unique_ptr<Channel>> Comm::rejoin_living(const std::vector<std::uint
   } catch (const std::system_error& error) {
     return cannot_start_thread(error);
   }
-  while (joining.wait_for(news_every) != std::future_status::ready)
-    if (wait.aborted() || !check_will_come(remaining)) gives_up.store(true, std::memory_order_release);
+  const auto any_died = [&] {
+    return std::any_of(remaining.begin(), remaining.end(),
+                       [this](std::uint32_t rank) { return watch_->has_died(rank); });
+  };
+  // A rank that has left may have done so because this shrink has failed, which this rank hears of in a moment.
+  std::optional<Deadline> patience;
+  while (joining.wait_for(news_every) != std::future_status::ready) {
+    if (!patience && !check_will_come(remaining)) patience = Deadline::after_ms(patience_with_left_ms);
+    if (wait.aborted() || any_died() || (patience && patience->expired()))
+      gives_up.store(true, std::memory_order_release);
+  }
   auto joined = joining.get();
-  if (!joined && !wait.aborted()) STRAIT_TRY(check_will_come(remaining));
+  if (!joined && !wait.aborted() && (gives_up || any_died())) STRAIT_TRY(check_will_come(remaining));
   return joined;
 }
 
