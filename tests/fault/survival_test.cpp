@@ -135,6 +135,29 @@ void go_on_without_rank_3(const std::function<void(straitComm_t comm)>& end_of_r
 TEST(Survival, OfASecondDeath) {
   go_on_without_rank_3([](straitComm_t) { raise(SIGKILL); }, "died");
 }
+/// Rank 2 does not call. The first rank that hears so destroys its communicator, which must not mislead the other one.
+TEST(Survival, OfARankThatDoesNotCallIsToldToAllAlike) {
+  RankProcesses processes(4, [&](int rank, const straitUniqueId& id, Report& report) {
+    straitComm_t comm = join(id, rank, 4, report);
+    if (comm == nullptr) return;
+    run_until_a_death(comm, 16);
+    if (rank == 2) return std::this_thread::sleep_for(seconds(3));
+    straitConfig_t config = test_config();
+    config.init_timeout_ms = 1000;
+    const int excluded[] = {1};
+    straitComm_t smaller = nullptr;
+    report.fail_with(straitCommShrink(comm, excluded, 1, &smaller, &config), straitGetLastError(nullptr));
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  });
+  ASSERT_TRUE(processes.await_joined());
+  processes.signal(1, SIGKILL);
+  processes.end(1, 1000);
+  for (const int rank : {0, 3}) {
+    EXPECT_EQ(processes.end(rank, 20'000), 0);
+    EXPECT_EQ(processes.report(rank).result, straitTimeout);
+    EXPECT_THAT(processes.report(rank).message, ::testing::HasSubstr("rank 2 (host "));
+  }
+}
 TEST(Survival, OfARankThatLeaves) {
   go_on_without_rank_3([](straitComm_t comm) { STRAIT_EXPECT_OK(straitCommDestroy(comm)); },
                        "destroyed its communicator");
