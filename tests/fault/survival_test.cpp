@@ -146,7 +146,8 @@ TEST(Survival, OfARankThatDoesNotCallIsToldToAllAlike) {
     config.init_timeout_ms = 1000;
     const int excluded[] = {1};
     straitComm_t smaller = nullptr;
-    report.fail_with(straitCommShrink(comm, excluded, 1, &smaller, &config), straitGetLastError(nullptr));
+    const straitResult_t result = straitCommShrink(comm, excluded, 1, &smaller, &config);
+    report.fail_with(result, straitGetLastError(nullptr));
     STRAIT_EXPECT_OK(straitCommDestroy(comm));
   });
   ASSERT_TRUE(processes.await_joined());
