@@ -6,6 +6,7 @@
 #include <string>
 
 #include "select/selector.hpp"
+#include "support/host_models.hpp"
 
 using namespace strait;
 
@@ -58,23 +59,11 @@ void first(benchmark::State& state) {
 }
 BENCHMARK(first)->ArgsProduct({{2, 4, 16, 64}, {1 << 10, 1 << 20, 64 << 20}})->Unit(benchmark::kMillisecond);
 
-LevelModel hosts_of_eight(std::uint32_t hosts) {
-  LevelModel machine;
-  machine.rank_costs.call_us = 3;
-  machine.rank_costs.step_us = 1;
-  machine.rank_costs.link_us = 0.2;
-  machine.rank_costs.copy_gbps = 1000;
-  machine.rank_costs.reduce_gbps = 1500;
-  machine.rank_costs.lanes_at_once = 32;
-  machine.levels = {{8, 1, 160, 0}, {hosts * 8, 8, 45, 360}};
-  return machine;
-}
-
 /// Chooses for 512 hosts of 8 H800, whose rates are assumptions. Arguments: collective, bytes of int32 (for which all
 /// algorithms may be chosen).
 void of_4096_ranks(benchmark::State& state) {
   constexpr std::uint32_t hosts = 512;
-  const LevelModel machine = hosts_of_eight(hosts);
+  const LevelModel machine = testing::h800_hosts(hosts, 8);
   PlanRequest request;
   request.collective = static_cast<Collective>(state.range(0));
   request.ranks = machine.ranks();

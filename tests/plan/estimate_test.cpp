@@ -14,6 +14,7 @@
 
 #include "select/estimate.hpp"
 #include "select/select.hpp"
+#include "support/host_models.hpp"
 
 // Counts what a test allocates, so that "10 MB a rank" can be checked.
 namespace {
@@ -74,20 +75,6 @@ ClockModel clock_model(const LevelModel& machine) {
   return model;
 }
 
-/// Hosts of 8 H800 GPUs, each with a NIC of 400 Gbit/s; approximately what TARGETS of such machines give.
-LevelModel machine_of(std::uint32_t hosts, std::uint32_t ranks_a_host) {
-  LevelModel machine;
-  machine.rank_costs.call_us = 3;
-  machine.rank_costs.step_us = 1;
-  machine.rank_costs.link_us = 0.2;
-  machine.rank_costs.copy_gbps = 1000;
-  machine.rank_costs.reduce_gbps = 1500;
-  machine.rank_costs.lanes_at_once = 32;
-  machine.levels.push_back({ranks_a_host, 1, 160, 0});
-  if (hosts > 1) machine.levels.push_back({hosts * ranks_a_host, 8, 45, ranks_a_host * 45.0});
-  return machine;
-}
-
 PlanRequest request_of(Collective collective, std::uint32_t hosts, std::uint32_t ranks_a_host) {
   PlanRequest request;
   request.collective = collective;
@@ -142,7 +129,7 @@ TEST(Estimate, ChoosesAsTheClockDoesWhereBothCan) {
         for (const std::size_t bytes : sizes_bytes) {
           const auto collective = static_cast<Collective>(c);
           if (!is_chosen_by_time(collective)) continue;
-          const LevelModel machine = machine_of(hosts, ranks_a_host);
+          const LevelModel machine = testing::h800_hosts(hosts, ranks_a_host);
           PlanRequest request = request_of(collective, hosts, ranks_a_host);
           request.peer_memory = peers;
           const auto by_estimate = choose(request, DataType::int32, ReduceOp::sum, bytes / 4, machine);
@@ -168,7 +155,7 @@ TEST(Estimate, PredictsWhatTheClockPredicts) {
       for (const std::size_t bytes : sizes_bytes) {
         const auto collective = static_cast<Collective>(c);
         if (!is_chosen_by_time(collective)) continue;
-        const LevelModel machine = machine_of(hosts, ranks_a_host);
+        const LevelModel machine = testing::h800_hosts(hosts, ranks_a_host);
         const PlanRequest request = request_of(collective, hosts, ranks_a_host);
         const ClockModel model = clock_model(machine);
         for (const Algorithm& algorithm : catalogue()) {
@@ -185,7 +172,7 @@ TEST(Estimate, PredictsWhatTheClockPredicts) {
 }
 
 TEST(Estimate, NamesTheLevelThatBinds) {
-  const LevelModel machine = machine_of(4, 4);
+  const LevelModel machine = testing::h800_hosts(4, 4);
   const PlanRequest request = request_of(Collective::all_to_all, 4, 4);
   LevelModel narrow = machine;
   narrow.levels[1].island_gbps = 5;  // shared by four ranks that could use 45 GB/s each
@@ -202,7 +189,7 @@ TEST(Estimate, NamesTheLevelThatBinds) {
 }
 
 TEST(Estimate, GivesUpOnWhatCannotWin) {
-  const LevelModel machine = machine_of(2, 4);
+  const LevelModel machine = testing::h800_hosts(2, 4);
   const PlanRequest request = request_of(Collective::all_reduce, 2, 4);
   Estimator ring(*find_algorithm("ring"), request, machine);
   const ClockSize size{.count = 1 << 20, .element_bytes = 4};
@@ -230,7 +217,7 @@ TEST(Estimate, SelectsFor4096RanksInMilliseconds) {
   constexpr double most_ms = 100;  // the goal is 50 on an idle machine, which perf/select_cost measures
 #endif
   constexpr std::size_t most_bytes = 10'000'000;
-  const LevelModel machine = machine_of(512, 8);
+  const LevelModel machine = testing::h800_hosts(512, 8);
   for (int c = 0; c < collective_count; ++c)
     for (const DataType type : {DataType::int32, DataType::float32})
       for (const std::size_t bytes : {std::size_t{1} << 10, std::size_t{1} << 20, std::size_t{1} << 30}) {

@@ -105,9 +105,9 @@ TEST(CallsThatDiffer, AreSeenAlsoWhereOneComesLater) {
 /// Four ranks in collective 5, in which rank 0 waits for rank 1 until its deadline.
 struct InACollective : Ranks {
   static constexpr std::uint64_t sequence = 5;
-  InACollective() : Ranks(4, 20) {}
-  void post(std::initializer_list<std::uint32_t> ranks) {
-    for (const std::uint32_t rank : ranks) write_call(controls[rank], sequence, {});
+  /// `callers`: the ranks that have made the call.
+  explicit InACollective(std::initializer_list<std::uint32_t> callers = {0, 1, 2, 3}) : Ranks(4, 20) {
+    for (const std::uint32_t rank : callers) write_call(controls[rank], sequence, {});
   }
   void finish(std::uint32_t rank) { controls[rank].calls[sequence % posted_calls].finished_ticks.store(1); }
   void note_wait(std::uint32_t rank, std::uint32_t awaited) { controls[rank].awaited.store(awaited + 1); }
@@ -124,14 +124,12 @@ struct InACollective : Ranks {
 };
 
 TEST(Blame, IsOnWhoHasNotMadeTheCall) {
-  InACollective ranks;
-  ranks.post({0, 1});
+  InACollective ranks({0, 1});
   EXPECT_THAT(ranks.error_at_deadline(), HasSubstr("waiting for rank 2, rank 3, which have not made this call. "));
 }
 
 TEST(Blame, IsOnWhomTheAwaitedRankWaitsFor) {
   InACollective ranks;
-  ranks.post({0, 1, 2, 3});
   ranks.note_wait(1, 2);
   ranks.note_wait(2, 3);
   EXPECT_THAT(ranks.error_at_deadline(), HasSubstr("waiting for rank 3. Look"));
@@ -140,7 +138,6 @@ TEST(Blame, IsOnWhomTheAwaitedRankWaitsFor) {
 /// Rank 1 was stopped while it waited for rank 2, which has come since.
 TEST(Blame, IsNotOnWhoIsDone) {
   InACollective ranks;
-  ranks.post({0, 1, 2, 3});
   ranks.note_wait(1, 2);
   ranks.finish(2);
   EXPECT_THAT(ranks.error_at_deadline(), HasSubstr("waiting for rank 1. Look"));
@@ -148,7 +145,6 @@ TEST(Blame, IsNotOnWhoIsDone) {
 
 TEST(Blame, IsOnAllThatWaitForOneAnother) {
   InACollective ranks;
-  ranks.post({0, 1, 2, 3});
   ranks.note_wait(1, 2);
   ranks.note_wait(2, 3);
   ranks.note_wait(3, 2);
@@ -157,7 +153,6 @@ TEST(Blame, IsOnAllThatWaitForOneAnother) {
 
 TEST(Blame, IsNotOnOneself) {
   InACollective ranks;
-  ranks.post({0, 1, 2, 3});
   ranks.note_wait(1, 0);
   EXPECT_THAT(ranks.error_at_deadline(), HasSubstr("waiting for rank 1. Look"));
 }
