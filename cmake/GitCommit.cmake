@@ -3,7 +3,7 @@
 #   cmake -D source_folder=<sources> -D header=<file> -P GitCommit.cmake
 set(commit "")
 if(EXISTS "${source_folder}/.git")  # else git would find the repository of a folder around it
-  execute_process(COMMAND git -C "${source_folder}" describe --always --dirty --abbrev=12
+  execute_process(COMMAND git -C "${source_folder}" describe --always --dirty --abbrev=12 --exclude=*
                   OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 endif()
 set(text "#pragma once\n\n#define STRAIT_GIT_COMMIT \"${commit}\"\n")

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/list_names.hpp"
 #include "base/log.hpp"
 #include "bootstrap/channel.hpp"
 #include "bootstrap/root_state.hpp"

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "base/list_names.hpp"
+
 namespace strait {
 namespace {
 
@@ -30,14 +32,6 @@ std::string describe_process(const JoinMessage& message) {
 
 std::string describe_rank(const JoinMessage& message) {
   return "rank " + std::to_string(known_as(message)) + " " + describe_process(message);
-}
-
-std::string list_names(const std::vector<std::string>& names) {
-  constexpr std::size_t most = 4;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), most); ++i) text += (i == 0 ? "" : ", ") + names[i];
-  if (names.size() > most) text += " and " + std::to_string(names.size() - most) + " more";
-  return text;
 }
 
 std::string describe_unready(const std::vector<UnreadyRank>& ranks) {

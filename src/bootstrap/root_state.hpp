@@ -15,9 +15,6 @@ inline constexpr int most_listed_ranges = 16;
 /// Formats ranks as in "0-3, 7"; after `most_ranges` ranges the text ends in "and 12 more".
 std::string list_ranks(const std::vector<int>& ranks, int most_ranges = most_listed_ranges);
 
-/// Formats a list of names; after a few it ends in "and 12 more".
-std::string list_names(const std::vector<std::string>& names);
-
 /// What to do where ranks did not come that are to go on with others (rejoin()).
 inline constexpr const char* must_call_shrink =
     "All ranks that remain must call straitCommShrink with the same list of excluded ranks";

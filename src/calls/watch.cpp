@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/list_names.hpp"
 #include "base/log.hpp"
 #include "base/own_thread.hpp"
 #include "calls/call.hpp"
@@ -306,13 +307,11 @@ std::vector<std::uint32_t> Watch::end_of_waits(std::uint32_t first, std::uint64_
 }
 
 std::string Watch::blamed_names(const Waiting& waiting) const {
-  constexpr std::size_t most_names = 8;
   const std::vector<std::uint32_t> blamed = blamed_ranks(waiting);
   if (blamed.empty()) return "no rank in particular";
-  std::string names;
-  for (std::size_t i = 0; i < std::min(blamed.size(), most_names); ++i)
-    names += (i == 0 ? "" : ", ") + name_of(blamed[i]);
-  if (blamed.size() > most_names) names += " and " + std::to_string(blamed.size() - most_names) + " more";
+  std::vector<std::string> all;
+  for (const std::uint32_t rank : blamed) all.emplace_back(name_of(rank));
+  std::string names = list_names(all);
   if (waiting.sequence != 0 && !has_posted(*controls_[blamed.front()], waiting.sequence))
     names += blamed.size() == 1 ? ", which has not made this call" : ", which have not made this call";
   return names;
