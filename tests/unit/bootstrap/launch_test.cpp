@@ -303,7 +303,7 @@ TEST(JoinLaunched, AgainAtOnceAfterAFailureOfItsOwn) {
   for (int i = 0; i < 5; ++i) {
     EXPECT_THAT(join_with(with(variables, {{"STRAIT_SOCKET_IFNAME", "nosuch"}})),
                 FailsWith(Code::invalid_argument, HasSubstr("nosuch")));
-    EXPECT_THAT(join_with(variables, 300), FailsWith(Code::timeout, HasSubstr("by the deadline: 1")));
+    EXPECT_THAT(join_with(variables, 1000), FailsWith(Code::timeout, HasSubstr("by the deadline: 1")));
   }
 }
 
