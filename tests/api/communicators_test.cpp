@@ -16,6 +16,7 @@
 
 #include "api/values.hpp"
 #include "bootstrap/bootstrap.hpp"
+#include "support/free_port.hpp"
 #include "support/ranks.hpp"
 #include "support/stopwatch.hpp"
 
@@ -364,14 +365,13 @@ TEST(Leaks, CommunicatorsOfProcesses) {
 
 TEST(InitEnv, StraitsOwnVariables) {
   const std::string key(64, 'a');
-  std::array<char, 16> port{};
-  std::snprintf(port.data(), port.size(), "%d", 20000 + getpid() % 10000);
+  const FreePort port;
   std::vector<pid_t> children;
   for (int rank = 0; rank < 3; ++rank)
     children.push_back(fork_rank([&] {
       setenv("STRAIT_RANK", std::to_string(rank).c_str(), 1);
       setenv("STRAIT_RANKS", "3", 1);
-      setenv("STRAIT_ROOT", (std::string("127.0.0.1:") + port.data()).c_str(), 1);
+      setenv("STRAIT_ROOT", ("127.0.0.1:" + port.text()).c_str(), 1);
       setenv("STRAIT_KEY", key.c_str(), 1);
       const straitConfig_t config = test_config();
       straitComm_t comm = nullptr;

@@ -3,6 +3,7 @@
 
 #include "bootstrap/launch.hpp"
 #include "ranks.hpp"
+#include "support/free_port.hpp"
 #include "support/stopwatch.hpp"
 
 namespace strait::testing {
@@ -12,15 +13,13 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 /// One of two ranks that meet at a free port of this host, or at a unix socket of their own.
-LaunchInfo launched(Meeting meeting, int rank) {
+LaunchInfo launched(Meeting meeting, int rank, const FreePort& port) {
   LaunchInfo info;
   info.rank = rank;
   info.ranks = 2;
   info.meeting = meeting;
-  const auto listener = listen_at(address_of("127.0.0.1"));
-  const auto port = listener->local_address()->port;
-  info.root = {"127.0.0.1", port};
-  info.job = "own settings " + std::to_string(port);
+  info.root = {"127.0.0.1", port.number()};
+  info.job = "own settings " + port.text();
   return info;
 }
 
@@ -28,8 +27,9 @@ LaunchInfo launched(Meeting meeting, int rank) {
 TEST(OwnSettings, ARankWithAWrongValueOfItsOwnSaysSoAtOnce) {
   for (const Meeting meeting : {Meeting::address, Meeting::local})
     for (const auto& [name, value] : Variables{{"STRAIT_SIMD", "neon"}, {"STRAIT_WIRE", "int9"}}) {
+      const FreePort port;
       const Stopwatch watch;
-      EXPECT_THAT(join_launched(launched(meeting, 1), options_of(1, 2, 20'000, {{name, value}})),
+      EXPECT_THAT(join_launched(launched(meeting, 1, port), options_of(1, 2, 20'000, {{name, value}})),
                   FailsWith(Code::invalid_argument,
                             AllOf(HasSubstr("rank 1 cannot join"), HasSubstr(name + "=\"" + value + "\""))));
       EXPECT_LT(watch.elapsed(), std::chrono::seconds(3));
@@ -39,7 +39,8 @@ TEST(OwnSettings, ARankWithAWrongValueOfItsOwnSaysSoAtOnce) {
 /// All have the same wrong value: each says so by itself, whoever comes first.
 TEST(OwnSettings, AWrongValueOnAllRanksIsNamedOnAll) {
   for (int round = 0; round < 10; ++round) {
-    const LaunchInfo first = launched(Meeting::address, 0);
+    const FreePort port;
+    const LaunchInfo first = launched(Meeting::address, 0, port);
     on_ranks(2, [&](int rank) {
       LaunchInfo info = first;
       info.rank = rank;
