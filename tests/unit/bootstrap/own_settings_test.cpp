@@ -1,5 +1,6 @@
 // Ranks whose own environment is wrong.
 #include <chrono>
+#include <list>
 
 #include "bootstrap/launch.hpp"
 #include "ranks.hpp"
@@ -13,7 +14,9 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 /// One of two ranks that meet at a free port of this host, or at a unix socket of their own.
-LaunchInfo launched(Meeting meeting, int rank, const FreePort& port) {
+LaunchInfo launched(Meeting meeting, int rank) {
+  static std::list<FreePort> ports;
+  const FreePort& port = ports.emplace_back();
   LaunchInfo info;
   info.rank = rank;
   info.ranks = 2;
@@ -27,9 +30,8 @@ LaunchInfo launched(Meeting meeting, int rank, const FreePort& port) {
 TEST(OwnSettings, ARankWithAWrongValueOfItsOwnSaysSoAtOnce) {
   for (const Meeting meeting : {Meeting::address, Meeting::local})
     for (const auto& [name, value] : Variables{{"STRAIT_SIMD", "neon"}, {"STRAIT_WIRE", "int9"}}) {
-      const FreePort port;
       const Stopwatch watch;
-      EXPECT_THAT(join_launched(launched(meeting, 1, port), options_of(1, 2, 20'000, {{name, value}})),
+      EXPECT_THAT(join_launched(launched(meeting, 1), options_of(1, 2, 20'000, {{name, value}})),
                   FailsWith(Code::invalid_argument,
                             AllOf(HasSubstr("rank 1 cannot join"), HasSubstr(name + "=\"" + value + "\""))));
       EXPECT_LT(watch.elapsed(), std::chrono::seconds(3));
@@ -39,8 +41,7 @@ TEST(OwnSettings, ARankWithAWrongValueOfItsOwnSaysSoAtOnce) {
 /// All have the same wrong value: each says so by itself, whoever comes first.
 TEST(OwnSettings, AWrongValueOnAllRanksIsNamedOnAll) {
   for (int round = 0; round < 10; ++round) {
-    const FreePort port;
-    const LaunchInfo first = launched(Meeting::address, 0, port);
+    const LaunchInfo first = launched(Meeting::address, 0);
     on_ranks(2, [&](int rank) {
       LaunchInfo info = first;
       info.rank = rank;
