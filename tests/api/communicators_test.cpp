@@ -217,7 +217,7 @@ TEST(Split, EndsWhenTheCommunicatorIsAborted) {
     straitComm_t part = nullptr;
     EXPECT_EQ(straitCommSplit(comm, 0, 0, &part, nullptr), straitAborted);
     EXPECT_NE(std::string(straitGetLastError(nullptr)).find("aborted by rank 1 (host"), std::string::npos);
-    EXPECT_LT(watch.elapsed(), std::chrono::seconds(1));
+    EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
   });
 }
 
@@ -240,7 +240,7 @@ void abort_while_it_is_made(const std::function<void(straitComm_t*)>& record,
   const Stopwatch watch;
   STRAIT_EXPECT_OK(straitCommAbort(comm));
   maker.join();
-  EXPECT_LT(watch.elapsed(), std::chrono::seconds(1));
+  EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
   STRAIT_EXPECT_OK(straitCommDestroy(comm));
 }
 
@@ -278,7 +278,7 @@ TEST(AbortOfAnInit, BetweenJoiningAndTheEnd) {
   EXPECT_EQ(told.error().code, Code::aborted);
   EXPECT_NE(told.error().message.find("aborted while it was made, on rank 0 (host"), std::string::npos)
       << told.error().message;
-  EXPECT_LT(watch.elapsed(), std::chrono::seconds(1));
+  EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
 }
 
 TEST(AbortOfASplit, EndsItOnAllRanksAndLeavesTheCommunicator) {
@@ -290,7 +290,7 @@ TEST(AbortOfASplit, EndsItOnAllRanksAndLeavesTheCommunicator) {
     straitComm_t part = nullptr;
     const Stopwatch watch;
     EXPECT_EQ(straitCommSplit(comm, 0, 0, &part, nullptr), straitAborted);
-    EXPECT_LT(watch.elapsed(), std::chrono::seconds(1));
+    EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
     check_sum(comm, 100, 1);
   });
 }
