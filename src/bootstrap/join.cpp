@@ -91,10 +91,18 @@ class ChannelBuilder {
   }
   std::string name_of(int rank) const { return "rank " + std::to_string(known_as(rank)); }
 
-  Error cannot_join(Error error) const {
+  IfRefused if_root_does_not_listen() const {
+    if (id_.root_may_be_late)
+      return {true,
+              "Start the rank that listens there (rank 0), look at its output if it has ended already, or correct the "
+              "address"};
     // A root ends once its ranks have joined, so that nothing listens any more for those that come with the same id.
-    if (!id_.root_may_be_late && error.message.find(nothing_listens) != std::string::npos)
-      error.message += "; or the unique id was used for a communicator before: an id serves one";
+    return {false,
+            "Nothing listens there: the process that did has ended or failed (see its own error), or the address is "
+            "another machine's; or the unique id was used for a communicator before: an id serves one"};
+  }
+
+  Error cannot_join(Error error) const {
     return in_context(name_of(options_.rank) + " cannot join at " + id_.root.to_string(), std::move(error));
   }
 
@@ -103,7 +111,7 @@ class ChannelBuilder {
   tl::unexpected<Error> withdraw(Error error) const {
     error = cannot_join(std::move(error));
     const Wait moment{earlier(options_.wait.deadline, Deadline::after_ms(withdrawal_ms)), options_.wait.abort};
-    if (auto root = connect_with_key(id_.root, id_.key, Purpose::join, id_.root_may_be_late, moment)) {
+    if (auto root = connect_with_key(id_.root, id_.key, Purpose::join, if_root_does_not_listen(), moment)) {
       Error told = error;
       // A value that need not be equal on all ranks is this rank's alone: the others made no mistake.
       if (!options_.environment.validate() && options_.environment.shared_settings()) told.code = Code::remote_error;
@@ -139,7 +147,8 @@ class ChannelBuilder {
   Status say_hello(PeerInfo& self) {
     root_.reset();
     set_awaited("an answer at " + id_.root.to_string() + ", where the ranks join");
-    STRAIT_ASSIGN(Connection root, connect_with_key(id_.root, id_.key, Purpose::join, id_.root_may_be_late, greeting_));
+    STRAIT_ASSIGN(Connection root,
+                  connect_with_key(id_.root, id_.key, Purpose::join, if_root_does_not_listen(), greeting_));
     root_ = std::move(root);
     JoinMessage message;
     message.rank = options_.rank;
@@ -204,7 +213,7 @@ class ChannelBuilder {
       Status root;
       const std::function<bool()> has_failed = [&] { return root && !(root = check_root()); };
       const Wait wait{options_.wait.deadline, options_.wait.abort, &has_failed};
-      auto connection = connect_with_key(welcome.parent, id_.key, Purpose::link, false, wait);
+      auto connection = connect_with_key(welcome.parent, id_.key, Purpose::link, {}, wait);
       STRAIT_TRY(root);
       if (!connection)
         return tl::unexpected(in_context(name_of(options_.rank) + " cannot reach its neighbour, " + name_of(parent),

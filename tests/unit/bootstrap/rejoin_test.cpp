@@ -268,7 +268,7 @@ TEST(Rejoin, OpensNoPortBefore) {
   for (const auto& channel : channels) {
     EXPECT_NE(channel->self().rejoin_address.port, 0);
     EXPECT_EQ(channel->self().rejoin_address, *channel->rejoin_socket().local_address());
-    EXPECT_THAT(connect_to(channel->self().rejoin_address, within_ms(1000), false),
+    EXPECT_THAT(connect_to(channel->self().rejoin_address, within_ms(1000)),
                 FailsWith(Code::remote_error, HasSubstr("Connection refused")));
     EXPECT_THAT(listen_at(channel->self().rejoin_address),
                 FailsWith(Code::system_error, HasSubstr("Address already in use")));
