@@ -37,8 +37,8 @@ struct JoinOptions {
   std::vector<Setting> settings;
   Wait wait;
   Environment environment;
-  /// The root that answers may still belong to an earlier set of ranks (RootOptions::rank_set); this rank then tries
-  /// again until its own root listens.
+  /// For rejoin(): the root that answers may still belong to an earlier set of ranks (RootOptions::rank_set); this rank
+  /// then tries again until its own root listens.
   bool awaits_next_root = false;
   /// The numbers by which messages name the ranks, by rank; empty: the ranks themselves. Set by rejoin(), whose callers
   /// know the ranks by their earlier numbers.

@@ -6,6 +6,7 @@
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/connect_with_key.hpp"
 #include "bootstrap/interface.hpp"
+#include "bootstrap/root_state.hpp"
 
 namespace strait {
 namespace {
@@ -92,6 +93,7 @@ class ChannelBuilder {
   std::string name_of(int rank) const { return "rank " + std::to_string(known_as(rank)); }
 
   IfRefused if_root_does_not_listen() const {
+    if (options_.awaits_next_root) return {true, must_call_shrink};
     if (id_.root_may_be_late)
       return {true,
               "Start the rank that listens there (rank 0), look at its output if it has ended already, or correct the "

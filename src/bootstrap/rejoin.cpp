@@ -58,8 +58,6 @@ Result<std::unique_ptr<Channel>> rejoin(const Channel& channel, const std::vecto
   Error error = std::move(joined).error();
   error.message = "ranks " + list_ranks(remaining) + " cannot go on by themselves, which " + first.describe() +
                   " has to begin: " + error.message;
-  if (error.code == Code::timeout && error.message.find(must_call_shrink) == std::string::npos)
-    error.message += std::string(". ") + must_call_shrink;
   return tl::unexpected(std::move(error));
 }
 

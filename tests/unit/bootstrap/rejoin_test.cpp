@@ -135,8 +135,18 @@ TEST(Rejoin, NamesWhoHasToBegin) {
            300))
     EXPECT_THAT(joined,
                 FailsWith(Code::timeout, AllOf(HasSubstr("which " + channels[0]->self().describe() + " has to begin"),
-                                               HasSubstr("must call straitCommShrink"))));
+                                               HasSubstr("must call straitCommShrink"), Not(HasSubstr("(rank 0)")))));
   EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
+}
+
+/// Its process is stopped: it has made the call, and so the others are not told that all must.
+TEST(Rejoin, SaysThatTheOneThatHasBegunDoesNotAnswer) {
+  const auto channels = join_ranks(2);
+  const auto listener = listen_on(channels[0]->rejoin_socket());
+  ASSERT_TRUE(listener);
+  EXPECT_THAT(rejoin(*channels[1], {0, 1}, options_within_ms(300)),
+              FailsWith(Code::timeout, AllOf(HasSubstr("did not answer by the deadline"),
+                                             Not(HasSubstr("must call straitCommShrink")))));
 }
 
 /// Not for a rank fewer: by mistake.
