@@ -48,13 +48,15 @@ struct JoinOptions {
   /// After how long a rank that waits for an answer first says so in the log (WaitReminder).
   std::int64_t remind_after_ms = WaitReminder::default_first_ms;
   InitProgress* progress = nullptr;  ///< is told how far this rank has got; may be null
+  /// What is wrong with values of this rank's own settings, if anything, that only layers above know the meaning of.
+  Status own_settings{};
 };
 
 /// How long a rank that cannot join, because of its own settings, tries to tell the root so.
 inline constexpr std::int64_t withdrawal_ms = 1500;
-/// Checks the environment variables whose values can be wrong by themselves, without waiting for anyone. The error
+/// Checks this rank's own settings, as far as they can be wrong by themselves, without waiting for anyone. The error
 /// names the variable.
-Status check_settings(const Environment& environment);
+Status check_settings(const JoinOptions& options);
 
 /// Joins, and returns when all ranks have joined. A failure of any rank, or a difference between ranks, is the same
 /// error on all of them.

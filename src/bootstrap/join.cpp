@@ -80,7 +80,7 @@ class ChannelBuilder {
  private:
   /// Reads this rank's own settings, before anything that waits, and describes this process.
   Result<PeerInfo> prepare() {
-    STRAIT_TRY(check_settings(options_.environment));
+    STRAIT_TRY(check_settings(options_));
     STRAIT_ASSIGN(settings_, options_.environment.shared_settings());
     settings_.insert(settings_.end(), options_.settings.begin(), options_.settings.end());
     settings_.push_back({"Strait's version", STRAIT_VERSION_TEXT});
@@ -355,9 +355,11 @@ Result<UniqueId> unique_id_at(const HostPort& root, const Key& key, const Enviro
 
 Result<UniqueId> host_unique_id(const UniqueId& id, RootOptions options) { return start_root(id, std::move(options)); }
 
-Status check_settings(const Environment& environment) {
-  STRAIT_TRY(environment.validate());
-  if (environment.is_set("STRAIT_SOCKET_IFNAME")) return choose_interface(environment).map([](const auto&) {});
+Status check_settings(const JoinOptions& options) {
+  STRAIT_TRY(options.environment.validate());
+  STRAIT_TRY(options.own_settings);
+  if (options.environment.is_set("STRAIT_SOCKET_IFNAME"))
+    return choose_interface(options.environment).map([](const auto&) {});
   return {};
 }
 
