@@ -32,7 +32,7 @@ class ChannelBuilder {
   ChannelBuilder(const UniqueId& id, const JoinOptions& options)
       : id_(id),
         options_(options),
-        reminder_(options.rank, options.remind_after_ms),
+        reminder_(known_as(options.rank), options.remind_after_ms),
         greeting_(options.wait),
         children_(children_of(options.rank, options.ranks)) {
     if (greeting_.reminder == nullptr) greeting_.reminder = &reminder_;
@@ -40,7 +40,7 @@ class ChannelBuilder {
 
   Result<std::unique_ptr<Channel>> build() {
     if (options_.progress != nullptr) {
-      options_.progress->set_place(options_.rank, options_.ranks);
+      options_.progress->set_place(options_.rank, options_.ranks, options_.known_as);
       options_.progress->set_root(id_.root);
     }
     auto prepared = prepare();
@@ -185,8 +185,8 @@ class ChannelBuilder {
 
   /// Waits for the root's answer. Code::in_progress: the root belongs to another set of ranks.
   Result<Frame> wait_for_root() {
-    log_info(options_.rank, "has joined at " + id_.root.to_string() + ", and waits for the others of " +
-                                std::to_string(options_.ranks) + " ranks");
+    log_info(known_as(options_.rank), "has joined at " + id_.root.to_string() + ", and waits for the others of " +
+                                          std::to_string(options_.ranks) + " ranks");
     // Who is missing then, the process says that serves the root: no reminders from here.
     auto answer = root_->receive({options_.wait.deadline, options_.wait.abort});
     if (!answer && answer.error().code == Code::timeout)

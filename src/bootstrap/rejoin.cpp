@@ -49,6 +49,7 @@ Result<std::unique_ptr<Channel>> rejoin(const Channel& channel, const std::vecto
     root.ranks = options.ranks;
     root.remind_after_ms = options.remind_after_ms;
     root.rank_set = list;
+    root.known_as = remaining;
     root.reserved = &channel.rejoin_socket();
     for (const int rank : remaining) root.names.push_back(channel.peers()[static_cast<std::size_t>(rank)].describe());
     STRAIT_TRY(start_root(id, std::move(root)));
