@@ -10,8 +10,8 @@ Status shake_hands(Connection& connection, const ClientHandshake& handshake, con
   auto challenge = connection.receive(wait);
   if (!challenge && challenge.error().code == Code::timeout)
     challenge.error().message +=
-        ", although it accepted the connection: another program may hold that port (choose another port, by "
-        "STRAIT_ROOT or MASTER_PORT), or the process that listens there is stopped";
+        ", although it accepts connections: the process that listens there is stopped or has no file descriptors left "
+        "(see its log); or another program may hold that port (choose another port, by STRAIT_ROOT or MASTER_PORT)";
   if (!challenge) return tl::unexpected(std::move(challenge).error());
   STRAIT_ASSIGN(Bytes proof, handshake.answer(*challenge));
   connection.send(FrameType::proof, proof);
