@@ -24,12 +24,14 @@ int exit_code_of(const std::function<bool()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-/// Leaves room for this many more descriptors; gives the limit that was there before.
-rlimit limit_descriptors(int spare) {
-  UniqueFd probe(::dup(0));
+/// Leaves room for this many more descriptors; gives the limit that was there before. Whoever started this process may
+/// have left it some with high numbers, so the free ones are counted, by taking them.
+rlimit limit_descriptors(std::size_t spare) {
+  std::vector<UniqueFd> probes;
+  while (probes.size() <= spare) probes.emplace_back(::dup(0));
   rlimit before{};
   ::getrlimit(RLIMIT_NOFILE, &before);
-  rlimit limit{static_cast<rlim_t>(probe.get() + spare), before.rlim_max};
+  rlimit limit{static_cast<rlim_t>(probes.back().get()), before.rlim_max};
   EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
   return before;
 }
