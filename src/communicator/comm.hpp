@@ -55,6 +55,10 @@ struct CommOptions {
   bool is_part_of_hosts() const { return device < 0 && !names.empty(); }
 };
 
+/// Checks the values of variables that must be equal on all ranks, as far as the table of variables cannot judge them.
+/// For JoinOptions::own_settings: before ranks compare them, so that a wrong value of one is not told as a difference.
+Status check_shared_values(const Environment& environment);
+
 /// A set-up call, which all ranks make together, as they do collectives.
 enum class SetUpCall : std::uint32_t { split, registration };
 

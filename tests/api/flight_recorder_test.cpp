@@ -301,6 +301,32 @@ TEST_F(FlightRecorderTest, ASignalDuringASplitSaysThatItIsOne) {
   });
 }
 
+/// The user knows only the earlier numbers while it is made.
+TEST_F(FlightRecorderTest, ASignalDuringAShrinkNamesRanksByTheirEarlierNumbers) {
+  ask_for_dumps();
+  run_as_threads(3, [&](straitComm_t comm, int rank, int) {
+    if (rank == 0) return;  // is left out
+    Json json = Json::object();
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (rank == 2 && json.value("missing", Json::array()).empty() && std::chrono::steady_clock::now() < deadline) {
+      raise(SIGUSR1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/made"))
+        if (entry.path().extension() == ".json" && read(entry.path()).contains("missing")) json = read(entry.path());
+    }
+    if (rank == 2) {
+      EXPECT_EQ(json.value("call", ""), "straitCommShrink");
+      EXPECT_EQ(json.value("rank", -1), 1);
+      EXPECT_EQ(json.value("missing", Json::array()), Json({2}));
+      EXPECT_EQ(json.value("known_as", Json::array()), Json({1, 2}));
+    }
+    const int left_out = 0;
+    straitComm_t smaller = nullptr;
+    STRAIT_EXPECT_OK(straitCommShrink(comm, &left_out, 1, &smaller, nullptr));
+    STRAIT_EXPECT_OK(straitCommDestroy(smaller));
+  });
+}
+
 /// A communicator must not fail because dumps on a signal are impossible.
 TEST_F(FlightRecorderTest, WithoutAThreadForSignalsThereAreCommunicatorsAllTheSame) {
   ask_for_dumps();

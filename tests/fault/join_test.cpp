@@ -94,6 +94,27 @@ TEST(Joining, ASettingThatOneRankCannotTakeIsNamedOnAllRanks) {
   }
 }
 
+/// Values whose meaning the bootstrap does not know. They must be equal on all ranks, and yet are told as wrong, not as
+/// different.
+TEST(Joining, AWrongValueOfOneRankIsNoDifference) {
+  const std::array<std::pair<const char*, const char*>, 4> wrong{{{"STRAIT_ALGORITHM", "rong"},
+                                                                  {"STRAIT_SLICE_BYTES", "40"},
+                                                                  {"STRAIT_P2P", "0-"},
+                                                                  {"STRAIT_EXCHANGE_GBPS", "fast"}}};
+  for (const auto& [name, value] : wrong) {
+    RankProcesses processes(2, [&](int rank, const straitUniqueId& id, Report& report) {
+      if (rank == 1) setenv(name, value, 1);
+      EXPECT_EQ(join(id, rank, 2, report, impatient(5000)), nullptr);
+    });
+    processes.expect_all_end_well();
+    for (int rank = 0; rank < 2; ++rank) {
+      EXPECT_NE(processes.report(rank).result, straitMismatch) << name;
+      EXPECT_THAT(processes.report(rank).message,
+                  AllOf(HasSubstr("rank 1 cannot join"), HasSubstr(name), HasSubstr(value)));
+    }
+  }
+}
+
 straitUniqueId with_another_key(const straitUniqueId& id) {
   auto forged = unpack_unique_id(std::as_bytes(std::span(id.internal)));
   EXPECT_TRUE(forged);

@@ -35,10 +35,12 @@ std::string missing_ranks(const std::vector<RankInInit>& inits) {
     text += fmt::format("Behind: rank {} had not joined at {} when {} was asked\n", list(informed->missing),
                         informed->root, name_of(*informed));
   std::set<int> without_file;
-  for (int rank = 0; rank < inits.front().ranks; ++rank) without_file.insert(rank);
+  const RankInInit& first = inits.front();
+  for (int rank = 0; rank < first.ranks && first.known_as.empty(); ++rank) without_file.insert(rank);
+  without_file.insert(first.known_as.begin(), first.known_as.end());
   for (const RankInInit& init : inits) without_file.erase(init.rank);
   // Ranks that have a communicator already, and are to split it, may well have written a file: that one's.
-  if (!without_file.empty() && inits.front().call == "straitCommSplit")
+  if (!without_file.empty() && first.call == "straitCommSplit")
     text += fmt::format("Behind: rank {}, which has not called straitCommSplit, or is done with it, or wrote no file\n",
                         list(without_file));
   else if (!without_file.empty())
@@ -76,6 +78,7 @@ RankInInit read_init(const nlohmann::json& json) {
   init.call = printable_text(json.at("call"));
   init.rank = json.at("rank");
   init.ranks = std::min(json.at("ranks").get<int>(), most_ranks_listed);
+  init.known_as = json.value("known_as", std::vector<int>());  // earlier versions wrote none
   init.process = fmt::format("host {}, pid {}", printable_text(json.at("host")), json.at("pid").get<std::int64_t>());
   init.root = printable_text(json.at("root"));
   init.awaits = printable_text(json.at("awaits"));

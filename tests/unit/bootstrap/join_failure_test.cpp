@@ -16,7 +16,7 @@ using Milliseconds = std::chrono::milliseconds;
 
 /// A plain TCP client, as a stranger would have.
 Socket knock(const UniqueId& id, std::string_view greeting = "") {
-  auto socket = connect_to(id.root, within_ms(5000), false);
+  auto socket = connect_to(id.root, within_ms(5000));
   EXPECT_TRUE(socket) << socket.error().message;
   if (!greeting.empty()) ::send(socket->get(), greeting.data(), greeting.size(), MSG_NOSIGNAL);
   return std::move(*socket);

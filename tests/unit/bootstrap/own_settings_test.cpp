@@ -52,6 +52,18 @@ TEST(OwnSettings, AWrongValueOnAllRanksIsNamedOnAll) {
   }
 }
 
+/// What only layers above can judge is told just as soon.
+TEST(OwnSettings, WhatTheCallerHasFoundWrongIsToldAtOnce) {
+  for (const Meeting meeting : {Meeting::address, Meeting::local}) {
+    JoinOptions options = options_of(1, 2);
+    options.own_settings = fail(Code::invalid_usage, "that names no algorithm");
+    const Stopwatch watch;
+    EXPECT_THAT(join_launched(launched(meeting, 1), options),
+                FailsWith(Code::invalid_usage, AllOf(HasSubstr("rank 1 cannot join"), HasSubstr("no algorithm"))));
+    EXPECT_LT(watch.elapsed(), std::chrono::seconds(3));
+  }
+}
+
 TEST(OwnSettings, AWrongSettingOfOneIsToldToTheOthers) {
   UniqueId id = make_id();
   const Stopwatch watch;

@@ -135,8 +135,18 @@ TEST(Rejoin, NamesWhoHasToBegin) {
            300))
     EXPECT_THAT(joined,
                 FailsWith(Code::timeout, AllOf(HasSubstr("which " + channels[0]->self().describe() + " has to begin"),
-                                               HasSubstr("must call straitCommShrink"))));
+                                               HasSubstr("must call straitCommShrink"), Not(HasSubstr("(rank 0)")))));
   EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
+}
+
+/// Its process is stopped: it has made the call, and so the others are not told that all must.
+TEST(Rejoin, SaysThatTheOneThatHasBegunDoesNotAnswer) {
+  const auto channels = join_ranks(2);
+  const auto listener = listen_on(channels[0]->rejoin_socket());
+  ASSERT_TRUE(listener);
+  EXPECT_THAT(rejoin(*channels[1], {0, 1}, options_within_ms(300)),
+              FailsWith(Code::timeout, AllOf(HasSubstr("did not answer by the deadline"),
+                                             Not(HasSubstr("must call straitCommShrink")))));
 }
 
 /// Not for a rank fewer: by mistake.
@@ -272,7 +282,7 @@ TEST(Rejoin, OpensNoPortBefore) {
   for (const auto& channel : channels) {
     EXPECT_NE(channel->self().rejoin_address.port, 0);
     EXPECT_EQ(channel->self().rejoin_address, *channel->rejoin_socket().local_address());
-    EXPECT_THAT(connect_to(channel->self().rejoin_address, within_ms(1000), false),
+    EXPECT_THAT(connect_to(channel->self().rejoin_address, within_ms(1000)),
                 FailsWith(Code::remote_error, HasSubstr("Connection refused")));
     EXPECT_THAT(listen_at(channel->self().rejoin_address),
                 FailsWith(Code::system_error, HasSubstr("Address already in use")));

@@ -106,6 +106,18 @@ TEST(Reminders, ARankSaysWhatNobodyListensAt) {
   EXPECT_LE(lines_of(log), 4) << log;
 }
 
+TEST(Reminders, ARankThatGoesOnWithOthersHasItsEarlierNumber) {
+  std::vector<std::unique_ptr<Channel>> channels;
+  for (Joined& joined : join_all(make_id(), {options_of(0, 3), options_of(1, 3), options_of(2, 3)})) {
+    ASSERT_TRUE(joined) << joined.error().message;
+    channels.push_back(std::move(*joined));
+  }
+  EXPECT_THAT(log_of([&] {
+                EXPECT_FALSE(rejoin(*channels[2], {1, 2}, impatient(0, 1)));
+              }),
+              AllOf(HasSubstr(" rank 2: has waited for "), HasSubstr("must call straitCommShrink")));
+}
+
 TEST(Reminders, ARankSaysThatTheRootDoesNotAnswer) {
   const Socket listener = *listen_at(address_of("127.0.0.1"));
   const UniqueId id{*listener.local_address(), {}, false};
