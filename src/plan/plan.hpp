@@ -60,7 +60,6 @@ struct LinkEnd {
   std::uint16_t tag = 0;  ///< distinguishes links of one writer to the same readers (for example one per lane)
   std::uint32_t writer = 0;
   std::vector<std::uint32_t> readers;  ///< ascending
-  bool wide = false;                   ///< slots hold accumulators (f32 for f16, bf16 and fp8) rather than elements
 
   friend bool operator==(const LinkEnd&, const LinkEnd&) = default;
 };
@@ -101,7 +100,6 @@ struct RankPlan {
   std::uint32_t root = 0;
   std::uint32_t chunks_per_block = 1;
   std::uint32_t scratch_chunks = 0;
-  bool wide_scratch = false;  ///< scratch holds accumulators rather than elements
   std::vector<LinkEnd> links;
   std::vector<SignalEnd> signals;
   std::vector<Lane> lanes;

@@ -38,7 +38,7 @@ Status check_value(Machine& machine, const Operation& operation, std::uint32_t i
   if (held.operation != index || held.chunk != origin_chunk || held.slice != slice)
     return wrong(place(operation, rank, chunk, slice) + " holds another part of the data: chunk " +
                  std::to_string(held.chunk) + ", slice " + std::to_string(held.slice));
-  if (operation.options().numerics == Numerics::rank_order && value != expressions.sum(in_order, true))
+  if (operation.options().numerics == Numerics::rank_order && value != expressions.sum(in_order))
     return wrong(place(operation, rank, chunk, slice) + " should be the sum in rank order, rounded once, but is " +
                  expressions.text(value));
   return {};

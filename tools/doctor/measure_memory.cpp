@@ -24,7 +24,7 @@ constexpr double bytes_per_us = 1e3;  // at 1 GB/s
 void copy_through(const Bytes& destination, const Bytes& source, bool streaming = false) {
   const std::size_t total = std::max(destination.size(), source.size());
   for (std::size_t at = 0; at < total; at += piece_bytes) {
-    const std::array to{ReduceDestination{destination.data() + at % destination.size(), false, streaming}};
+    const std::array to{ReduceDestination{destination.data() + at % destination.size(), streaming}};
     copy(to, source.data() + at % source.size(), std::min(piece_bytes, total - at));
   }
 }

@@ -37,11 +37,8 @@ Status Machine::execute(LaneState& lane, const Step& step) {
     const auto clock = std::make_shared<const VectorClock>(lane.clock);
     for (const Operand& destination : step.destinations) {
       STRAIT_TRY(check_entered(lane, destination, access));
-      const bool wide = is_wide(lane, destination);
-      if (!step.reduces && wide != sources.front().wide)
-        return wrong(at(access) + ": a copy cannot turn elements into accumulators or back");
-      const auto value = step.reduces ? expressions_.sum(terms, !wide) : terms.front();
-      STRAIT_TRY(put(lane, destination, {.value = value, .wide = wide, .length = length}, access, clock));
+      const auto value = step.reduces ? expressions_.sum(terms) : terms.front();
+      STRAIT_TRY(put(lane, destination, {.value = value, .length = length}, access, clock));
     }
   }
   if (step.signals.empty()) return {};
@@ -84,9 +81,7 @@ Result<Content> Machine::take(LaneState& lane, const Operand& source, const Acce
   RankState& rank = ranks_[lane.rank];
   if (source.kind != Operand::Kind::receive) {
     const std::uint32_t owner = source.kind == Operand::Kind::peer ? source.peer : lane.rank;
-    STRAIT_ASSIGN(Content content, memories_[rank.operation].read(owner, source, access, lane.clock));
-    content.wide = is_wide(lane, source);
-    return content;
+    return memories_[rank.operation].read(owner, source, access, lane.clock);
   }
   Link& link = *rank.links[source.link];
   std::uint64_t& next = link.read_by[lane.rank];

@@ -164,12 +164,4 @@ Status Machine::check_left() const {
   return {};
 }
 
-bool Machine::is_wide(const LaneState& lane, const Operand& operand) const {
-  const Operation& operation = operation_of(lane);
-  if (operand.kind == Operand::Kind::send || operand.kind == Operand::Kind::receive)
-    return operation.of(lane.rank).links[operand.link].wide;
-  const std::uint32_t owner = operand.kind == Operand::Kind::peer ? operand.peer : lane.rank;
-  return operand.buffer == Buffer::scratch && operation.of(owner).wide_scratch;
-}
-
 }  // namespace strait::proof

@@ -81,7 +81,6 @@ class Machine {
   Result<Length> length_of(const LaneState& lane, const Step& step, const Access& access) const;
   Status check_sum(const LaneState& lane, const Step& step, std::span<const Content> sources,
                    const Access& access) const;
-  bool is_wide(const LaneState& lane, const Operand& operand) const;
   void wake(std::vector<std::uint32_t>& sleepers);
   std::string blocked_on(const LaneState& lane) const;
   Status report_blocked() const;

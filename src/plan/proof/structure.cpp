@@ -149,7 +149,6 @@ class StructureCheck {
           return wrong(text + " is written but rank " + std::to_string(reader) + " does not read it");
       if (ends.to.size() != readers.size()) return wrong(text + " is read by a rank that is not among its readers");
       for (const auto& [reader, end] : ends.to) {
-        if (end.first->wide != ends.from->wide) return wrong(text + " is wide at one end only");
         if (!operation_.has_own_counts() && end.second.times != ends.from_use.times)
           return wrong(text + " is written " + std::to_string(ends.from_use.times) + " times a slice, but rank " +
                        std::to_string(reader) + " reads it " + std::to_string(end.second.times) + " times");
