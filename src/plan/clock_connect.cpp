@@ -39,8 +39,7 @@ void Simulation::connect() {
     *links[i].channel = static_cast<std::uint32_t>(channels_.size() - 1);
   }
   for (std::size_t i = 0; i < signals.size(); ++i) {
-    if (i == 0 || signals[i].key() != signals[i - 1].key())
-      counters_.push_back({std::vector<double>(signals[i].end->credits, 0.0)});
+    if (i == 0 || signals[i].key() != signals[i - 1].key()) counters_.emplace_back();
     *signals[i].counter = static_cast<std::uint32_t>(counters_.size() - 1);
   }
 }

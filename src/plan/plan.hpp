@@ -64,14 +64,12 @@ struct LinkEnd {
   friend bool operator==(const LinkEnd&, const LinkEnd&) = default;
 };
 
-/// One end of a signal, a counter from one rank to another, identified across ranks by (from, to, tag). At the
-/// beginning of each operation the counter is `credits`, which must be the same at both ends.
+/// One end of a signal, a counter from one rank to another, identified across ranks by (from, to, tag).
 struct SignalEnd {
   bool signals = false;  ///< whether this rank adds to the counter (otherwise it waits)
   std::uint16_t tag = 0;
   std::uint32_t from = 0;
   std::uint32_t to = 0;
-  std::uint32_t credits = 0;
 
   friend bool operator==(const SignalEnd&, const SignalEnd&) = default;
 };

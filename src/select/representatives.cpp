@@ -272,7 +272,7 @@ Status Representatives::build(std::uint32_t count, const Symmetry& symmetry) {
       if (gives) channels_.push_back(channel);
     };
     for (const LinkEnd& end : plan.links) add(end, end.sends, {});
-    for (const SignalEnd& end : plan.signals) add(end, end.signals, {end.credits, 0, true});
+    for (const SignalEnd& end : plan.signals) add(end, end.signals, {0, true});
   }
   std::vector<std::uint32_t> channel_of_taken;
   channel_of_taken.reserve(draft.taken.size());

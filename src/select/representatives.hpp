@@ -43,8 +43,7 @@ class Representatives {
   };
   /// What both ends of a link or signal need to know about it.
   struct Channel {
-    std::uint32_t credits = 0;  ///< initial value, of a signal
-    std::uint32_t gives = 0;    ///< how often a slice is given (sent or signalled)
+    std::uint32_t gives = 0;  ///< how often a slice is given (sent or signalled)
     bool signal = false;
   };
   /// A chunk whose bytes pass from one island of a level to another.

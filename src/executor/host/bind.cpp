@@ -38,7 +38,7 @@ Result<HostProgram::BoundStep> HostProgram::bind_step(const RankPlan& plan, cons
   for (std::uint16_t index : step.waits) {
     const SignalEnd& end = plan.signals[index];
     STRAIT_ASSIGN(SignalWaiter * waiter, transport.open_wait(end));
-    bound.waits.push_back({waiter, end.credits, end.from});
+    bound.waits.push_back({waiter, end.from});
   }
   for (const Operand& operand : step.sources) {
     STRAIT_ASSIGN(BoundOperand source, bind_operand(plan, operand, transport));

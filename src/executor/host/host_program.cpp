@@ -57,7 +57,7 @@ Result<bool> HostProgram::make_ready(BoundLane& lane, BoundStep& step) {
   for (; lane.ready < total; ++lane.ready) {
     const std::size_t index = lane.ready;
     if (index < waits) {
-      if (!step.waits[index].waiter->try_take(step.waits[index].credits)) return false;
+      if (!step.waits[index].waiter->try_take()) return false;
       continue;
     }
     BoundOperand& operand =

@@ -104,7 +104,6 @@ class HostProgram {
   };
   struct BoundWait {
     SignalWaiter* waiter;
-    std::uint32_t credits;
     std::uint32_t rank;
   };
   struct BoundStep {

@@ -177,7 +177,6 @@ class RankCompiler {
     if (const auto known = signal_channels_.find(index); known != signal_channels_.end()) return known->second;
     const SignalEnd& signal = plan_.signals[index];
     Channel channel;
-    channel.credit = signal.signals ? 0 : signal.credits;
     channel.peer = signal.signals ? signal.to : signal.from;
     channel.tag = signal.tag;
     STRAIT_ASSIGN(const std::uint16_t id,

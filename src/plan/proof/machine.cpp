@@ -32,9 +32,7 @@ void Machine::enter(std::uint32_t rank) {
     for (const std::uint32_t reader : end.readers) state.links.back()->read_by.try_emplace(reader, 0);
   }
   for (const SignalEnd& end : plan.signals) {
-    const auto [entry, is_new] = signals_.try_emplace({state.operation, end.from, end.to, end.tag});
-    if (is_new) entry->second.counts.assign(end.credits, std::make_shared<const VectorClock>(state.clock.size(), 0));
-    state.signals.push_back(&entry->second);
+    state.signals.push_back(&signals_[{state.operation, end.from, end.to, end.tag}]);
   }
   for (std::uint32_t i = 0; i < plan.lanes.size(); ++i) {
     LaneState& lane = lanes_[state.first_lane + i];

@@ -163,8 +163,7 @@ class StructureCheck {
       const std::string text =
           "signal " + std::to_string(from) + "->" + std::to_string(to) + " #" + std::to_string(tag);
       if (ends.from == nullptr || ends.to.empty()) return wrong(text + " has one end only");
-      const auto& [end, use] = ends.to.begin()->second;
-      if (end->credits != ends.from->credits) return wrong(text + " starts at different credits at its ends");
+      const Use& use = ends.to.begin()->second.second;
       if (use.times != ends.from_use.times)
         return wrong(text + " is added " + std::to_string(ends.from_use.times) + " times a slice, but waited for " +
                      std::to_string(use.times) + " times");
