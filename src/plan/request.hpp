@@ -33,11 +33,10 @@ struct PlanRequest {
   std::uint32_t ranks = 1;
   std::uint32_t root = 0;
   Shape shape;
-  bool order_free = false;   ///< whether any order of operands gives the same bits (is_order_free(type, op))
-  bool multicast = true;     ///< whether a link may have several readers
-  bool peer_memory = false;  ///< whether ranks can address one another's buffers
-  bool in_place = false;     ///< whether this rank's call is in place; may differ between ranks
-  std::uint32_t lanes = 1;   ///< number of lanes that the algorithm may use; it may use fewer
+  bool multicast = true;                     ///< whether a link may have several readers
+  bool peer_memory = false;                  ///< whether ranks can address one another's buffers
+  bool in_place = false;                     ///< whether this rank's call is in place; may differ between ranks
+  std::uint32_t lanes = 1;                   ///< number of lanes that the algorithm may use; it may use fewer
   std::vector<PointToPoint> point_to_point;  ///< send_recv only
 };
 

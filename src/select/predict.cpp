@@ -231,7 +231,6 @@ PlanRequest request_for(const Machine& machine, const Operation& operation) {
   PlanRequest request = machine.request;
   request.collective = operation.collective;
   request.root = operation.root;
-  request.order_free = !is_reduction(operation.collective) || is_order_free(operation.type, operation.op);
   return request;
 }
 

@@ -145,7 +145,7 @@ std::string why_simpler(const PlanRequest& request, const std::string& chosen, c
 }
 
 Numerics numerics_class(const PlanRequest& request, DataType type, ReduceOp op) {
-  if (!is_reduction(request.collective) || request.order_free || is_order_free(type, op)) return Numerics::rounded;
+  if (!is_reduction(request.collective) || is_order_free(type, op)) return Numerics::rounded;
   for (const Algorithm& algorithm : catalogue())
     if (in_class(algorithm, request, Numerics::rank_order)) return Numerics::rank_order;
   return Numerics::rounded;
