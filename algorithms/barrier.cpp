@@ -19,8 +19,7 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) {
 
 }  // namespace
 
-constinit const Algorithm barrier{"barrier",
-                                  "Hensgen, Finkel and Manber 1988, Two algorithms for barrier synchronization",
-                                  supports, build, rank_order_sums};
+constinit const Algorithm barrier{
+    "barrier", "Hensgen, Finkel and Manber 1988, Two algorithms for barrier synchronization", supports, build};
 
 }  // namespace strait::algorithms

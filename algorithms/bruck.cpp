@@ -79,6 +79,6 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) {
 }  // namespace
 
 constinit const Algorithm bruck{"bruck", "Bruck et al. 1997, Efficient algorithms for all-to-all communications",
-                                supports, build, rounded_sums};
+                                supports, build};
 
 }  // namespace strait::algorithms

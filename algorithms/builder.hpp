@@ -89,11 +89,4 @@ class PlanBuilder {
   std::unordered_multimap<std::uint64_t, std::uint16_t> signal_places_;  ///< indices into its signals, by hash
 };
 
-/// The numerics of algorithms that pass partial sums on. Collectives that do not reduce round nothing.
-inline Numerics rounded_sums(const PlanRequest& request) {
-  return is_reduction(request.collective) ? Numerics::rounded : Numerics::rank_order;
-}
-
-inline Numerics rank_order_sums(const PlanRequest&) { return Numerics::rank_order; }
-
 }  // namespace strait::algorithms

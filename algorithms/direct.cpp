@@ -108,9 +108,9 @@ RankPlan build_direct(const PlanRequest& request, std::uint32_t rank) {
 
 }  // namespace
 
-constinit const Algorithm one_hop{"one_hop", "folklore", one_hop_supports, build_one_hop, rank_order_sums};
+constinit const Algorithm one_hop{"one_hop", "folklore", one_hop_supports, build_one_hop, Numerics::rank_order};
 constinit const Algorithm two_hop{"two_hop", "folklore: reduce-scatter and all-gather, both direct", two_hop_supports,
-                                  build_two_hop, rank_order_sums};
-constinit const Algorithm direct{"direct", "folklore", direct_supports, build_direct, rank_order_sums};
+                                  build_two_hop, Numerics::rank_order};
+constinit const Algorithm direct{"direct", "folklore", direct_supports, build_direct, Numerics::rank_order};
 
 }  // namespace strait::algorithms

@@ -148,6 +148,6 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) { return HalvingD
 
 constinit const Algorithm halving_doubling{
     "halving_doubling", "Thakur, Rabenseifner and Gropp 2005, Optimization of collective communication in MPICH",
-    supports, build, rounded_sums};
+    supports, build};
 
 }  // namespace strait::algorithms

@@ -161,7 +161,6 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) { return Hierarch
 
 }  // namespace
 
-constinit const Algorithm hierarchical{"hierarchical", "folklore: reduce inside islands first", supports, build,
-                                       rounded_sums};
+constinit const Algorithm hierarchical{"hierarchical", "folklore: reduce inside islands first", supports, build};
 
 }  // namespace strait::algorithms

@@ -194,7 +194,6 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) { return MultiLea
 
 }  // namespace
 
-constinit const Algorithm multi_leader{"multi_leader", "Kandalla et al. 2009, with sums", supports, build,
-                                       rounded_sums};
+constinit const Algorithm multi_leader{"multi_leader", "Kandalla et al. 2009, with sums", supports, build};
 
 }  // namespace strait::algorithms

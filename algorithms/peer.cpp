@@ -163,10 +163,10 @@ RankPlan build_push(const PlanRequest& request, std::uint32_t rank) {
 }  // namespace
 
 constinit const Algorithm peer_one_hop{"peer_one_hop", "folklore: readers pull", pull_supports, build_pull,
-                                       rank_order_sums};
+                                       Numerics::rank_order};
 constinit const Algorithm peer_two_hop{"peer_two_hop", "folklore: owners reduce, readers pull", two_hop_supports,
-                                       build_two_hop, rank_order_sums};
+                                       build_two_hop, Numerics::rank_order};
 constinit const Algorithm peer_push{"peer_push", "folklore: owners reduce and push", push_supports, build_push,
-                                    rank_order_sums};
+                                    Numerics::rank_order};
 
 }  // namespace strait::algorithms

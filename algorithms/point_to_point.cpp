@@ -45,6 +45,6 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) {
 
 }  // namespace
 
-constinit const Algorithm point_to_point{"point_to_point", "folklore", supports, build, rank_order_sums};
+constinit const Algorithm point_to_point{"point_to_point", "folklore", supports, build};
 
 }  // namespace strait::algorithms

@@ -102,6 +102,6 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) {
 }  // namespace
 
 constinit const Algorithm ring{"ring", "Patarasuk and Yuan 2009, Bandwidth optimal all-reduce algorithms", supports,
-                               build, rounded_sums};
+                               build};
 
 }  // namespace strait::algorithms

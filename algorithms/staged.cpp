@@ -43,6 +43,7 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) {
 
 }  // namespace
 
-constinit const Algorithm staged{"staged", "folklore: two hops through host memory", supports, build, rank_order_sums};
+constinit const Algorithm staged{"staged", "folklore: two hops through host memory", supports, build,
+                                 Numerics::rank_order};
 
 }  // namespace strait::algorithms

@@ -97,7 +97,6 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) {
 
 }  // namespace
 
-constinit const Algorithm tree{"tree", "Sanders, Speck and Traeff 2009, Two-tree algorithms", supports, build,
-                               rounded_sums};
+constinit const Algorithm tree{"tree", "Sanders, Speck and Traeff 2009, Two-tree algorithms", supports, build};
 
 }  // namespace strait::algorithms

@@ -53,7 +53,7 @@ struct Algorithm {
   std::string_view source;  ///< paper, standard or "folklore"
   bool (*supports)(const PlanRequest&);
   RankPlan (*build)(const PlanRequest&, std::uint32_t rank);
-  Numerics (*numerics)(const PlanRequest&);
+  Numerics sums = Numerics::rounded;  ///< numerics of its reductions; other collectives round nothing
 };
 
 /// Returns all algorithms in a fixed order (in selection, the earlier one wins a tie).

@@ -89,9 +89,7 @@ class Predictor {
     return fail(Code::unsupported, "no algorithm does this operation");
   }
 
-  bool in_class(const Algorithm& algorithm) const {
-    return wanted_ == Numerics::rounded || algorithm.numerics(request_) == wanted_;
-  }
+  bool in_class(const Algorithm& algorithm) const { return wanted_ == Numerics::rounded || algorithm.sums == wanted_; }
 
   /// Returns the forced algorithm alone, or those of the class, with the others if they are asked for.
   std::vector<const Algorithm*> candidates() const {

@@ -17,7 +17,7 @@ namespace {
 constexpr std::array<std::size_t, 5> slice_sizes_bytes{16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10};
 
 bool in_class(const Algorithm& algorithm, const PlanRequest& request, Numerics wanted) {
-  return algorithm.supports(request) && (wanted == Numerics::rounded || algorithm.numerics(request) == wanted);
+  return algorithm.supports(request) && (wanted == Numerics::rounded || algorithm.sums == wanted);
 }
 
 std::string microseconds(double time_us) {

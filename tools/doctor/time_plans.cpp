@@ -320,7 +320,7 @@ Result<std::vector<PlanTime>> plans_to_time(const std::string& transport, const 
                         choose(request, DataType::int32, ReduceOp::sum, plan.count(), plan_clock(ranks, rates),
                                {.algorithm = plan.algorithm, .slice_bytes = 0, .max_slice_bytes = plan_slice_bytes}));
           plan.predicted_us = choice.predicted_us;
-          plan.rank_order = algorithm.numerics(request) == Numerics::rank_order;
+          plan.rank_order = !is_reduction(collective) || algorithm.sums == Numerics::rank_order;
           plans.push_back(std::move(plan));
         }
   return plans;
