@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <limits>
 
-#include "plan/layout.hpp"
 #include "select/selector.hpp"
 
 namespace strait {
@@ -24,9 +23,7 @@ ClockSize size_of(const Operation& operation, std::size_t slice_bytes) {
   return {.count = operation.count, .element_bytes = size_bytes(operation.type), .slice_bytes = slice_bytes};
 }
 
-std::uint32_t slices_of(const Plan& plan, const ClockSize& size) {
-  return Layout(plan.front(), size.count, size.element_bytes, size.slice_bytes).slices;
-}
+std::uint32_t slices_of(const Plan& plan, const ClockSize& size) { return layout_of(plan.front(), size).slices; }
 
 /// Returns the number of steps that the clock simulates.
 std::size_t simulated_steps(const Plan& plan, const ClockSize& size) {
