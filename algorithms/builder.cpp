@@ -78,10 +78,8 @@ std::uint32_t lanes_of(const PlanRequest& request) {
 
 }  // namespace
 
-PlanBuilder::PlanBuilder(std::string_view algorithm, const PlanRequest& request, std::uint32_t rank,
-                         std::uint32_t chunks_per_block)
+PlanBuilder::PlanBuilder(const PlanRequest& request, std::uint32_t rank, std::uint32_t chunks_per_block)
     : rank_(rank), ranks_(request.ranks), lanes_(lanes_of(request)), multicast_(request.multicast) {
-  plan_.algorithm = algorithm;
   plan_.collective = request.collective;
   plan_.rank = rank;
   plan_.ranks = request.ranks;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -28,8 +27,7 @@ inline bool is_one_of(std::initializer_list<Collective> served, Collective colle
 
 class PlanBuilder {
  public:
-  PlanBuilder(std::string_view algorithm, const PlanRequest& request, std::uint32_t rank,
-              std::uint32_t chunks_per_block = 1);
+  PlanBuilder(const PlanRequest& request, std::uint32_t rank, std::uint32_t chunks_per_block = 1);
 
   /// Returns rank + distance, modulo the number of ranks. The distance may be negative.
   std::uint32_t around(std::int64_t distance) const;

@@ -1,4 +1,3 @@
-#include "algorithms.hpp"
 #include "builder.hpp"
 
 /// Direct algorithms: every byte goes straight from the rank that has it to the ranks that need it, and every sum is
@@ -34,7 +33,7 @@ void one_hop_to_root(PlanBuilder& p, const PlanRequest& request, std::uint32_t r
 }
 
 RankPlan build_one_hop(const PlanRequest& request, std::uint32_t rank) {
-  PlanBuilder p("one_hop", request, rank);
+  PlanBuilder p(request, rank);
   const auto all_readers = [&](std::uint32_t writer) { return p.all_readers(writer); };
   switch (request.collective) {
     case Collective::all_reduce:
@@ -69,7 +68,7 @@ bool two_hop_supports(const PlanRequest& request) { return request.collective ==
 /// Rank c owns chunk c: all ranks send it their contributions, and it adds them up and sends the sum to all.
 RankPlan build_two_hop(const PlanRequest& request, std::uint32_t rank) {
   constexpr std::uint16_t sums = 1;
-  PlanBuilder p("two_hop", request, rank, request.ranks);
+  PlanBuilder p(request, rank, request.ranks);
   for (const std::uint32_t owner : p.others()) p.copy(input(owner), p.send({owner}, input(owner)));
   Operands everywhere = p.send(p.others(), output(rank), sums);
   everywhere.insert(everywhere.begin(), output(rank));
@@ -86,7 +85,7 @@ bool direct_supports(const PlanRequest& request) {
 
 /// All blocks are sent before any is received, so an in-place all-to-all overwrites no block that is still to be sent.
 RankPlan build_direct(const PlanRequest& request, std::uint32_t rank) {
-  PlanBuilder p("direct", request, rank);
+  PlanBuilder p(request, rank);
   const bool has_blocks = request.collective != Collective::scatter || rank == request.root;
   if (has_blocks)
     for (const std::uint32_t to : p.others()) p.copy(input(to), p.send({to}, input(to)));
@@ -108,9 +107,9 @@ RankPlan build_direct(const PlanRequest& request, std::uint32_t rank) {
 
 }  // namespace
 
-constinit const Algorithm one_hop{"one_hop", "folklore", one_hop_supports, build_one_hop, Numerics::rank_order};
-constinit const Algorithm two_hop{"two_hop", "folklore: reduce-scatter and all-gather, both direct", two_hop_supports,
-                                  build_two_hop, Numerics::rank_order};
-constinit const Algorithm direct{"direct", "folklore", direct_supports, build_direct, Numerics::rank_order};
+extern constinit const Algorithm one_hop{"one_hop", "folklore", one_hop_supports, build_one_hop, Numerics::rank_order};
+extern constinit const Algorithm two_hop{"two_hop", "folklore: reduce-scatter and all-gather, both direct",
+                                         two_hop_supports, build_two_hop, Numerics::rank_order};
+extern constinit const Algorithm direct{"direct", "folklore", direct_supports, build_direct, Numerics::rank_order};
 
 }  // namespace strait::algorithms

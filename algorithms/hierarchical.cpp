@@ -1,4 +1,3 @@
-#include "algorithms.hpp"
 #include "builder.hpp"
 #include "grid.hpp"
 
@@ -21,7 +20,7 @@ class Hierarchy {
         grid_(grid_of(request)),
         me_(grid_.point_of[rank]),
         blocks_(request.collective != Collective::all_reduce),
-        p_("hierarchical", request, rank, blocks_ ? 1 : request.ranks) {}
+        p_(request, rank, blocks_ ? 1 : request.ranks) {}
 
   RankPlan build() {
     const std::size_t dimensions = grid_.sizes.size();
@@ -161,6 +160,6 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) { return Hierarch
 
 }  // namespace
 
-constinit const Algorithm hierarchical{"hierarchical", "folklore: reduce inside islands first", supports, build};
+extern constinit const Algorithm hierarchical{"hierarchical", "folklore: reduce inside islands first", supports, build};
 
 }  // namespace strait::algorithms

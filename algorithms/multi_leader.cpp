@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <map>
 
-#include "algorithms.hpp"
 #include "builder.hpp"
 
 /// Two levels, for islands of any sizes. For every chunk one member of each island, its leader, exchanges data with the
@@ -45,7 +44,7 @@ bool supports(const PlanRequest& request) {
 class MultiLeader {
  public:
   MultiLeader(const PlanRequest& request, std::uint32_t rank)
-      : request_(request), rank_(rank), islands_(islands_of(request)), p_("multi_leader", request, rank, chunks()) {
+      : request_(request), rank_(rank), islands_(islands_of(request)), p_(request, rank, chunks()) {
     for (const Ranks& island : islands_)
       for (const std::uint32_t member : island) {
         if (member == rank) mine_ = &island;
@@ -194,6 +193,6 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) { return MultiLea
 
 }  // namespace
 
-constinit const Algorithm multi_leader{"multi_leader", "Kandalla et al. 2009, with sums", supports, build};
+extern constinit const Algorithm multi_leader{"multi_leader", "Kandalla et al. 2009, with sums", supports, build};
 
 }  // namespace strait::algorithms

@@ -1,4 +1,3 @@
-#include "algorithms.hpp"
 #include "builder.hpp"
 
 /// Rings: every rank talks only to its two neighbours, and each link carries every byte once. A sum is rounded at every
@@ -72,7 +71,7 @@ void chain(PlanBuilder& p, Ring& ring, const PlanRequest& request, std::uint32_t
 
 RankPlan build(const PlanRequest& request, std::uint32_t rank) {
   const std::uint32_t n = request.ranks;
-  PlanBuilder p("ring", request, rank, request.collective == Collective::all_reduce ? n : 1);
+  PlanBuilder p(request, rank, request.collective == Collective::all_reduce ? n : 1);
   Ring ring(p);
   if (n == 1 && is_reduction(request.collective)) {
     p.reduce_final({input(0)}, {output(0)});
@@ -101,7 +100,7 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) {
 
 }  // namespace
 
-constinit const Algorithm ring{"ring", "Patarasuk and Yuan 2009, Bandwidth optimal all-reduce algorithms", supports,
-                               build};
+extern constinit const Algorithm ring{"ring", "Patarasuk and Yuan 2009, Bandwidth optimal all-reduce algorithms",
+                                      supports, build};
 
 }  // namespace strait::algorithms

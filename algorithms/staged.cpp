@@ -1,4 +1,3 @@
-#include "algorithms.hpp"
 #include "builder.hpp"
 
 /// For machines whose ranks exchange data through host memory: every byte is written there once and read by all ranks
@@ -18,7 +17,7 @@ bool supports(const PlanRequest& request) {
 RankPlan build(const PlanRequest& request, std::uint32_t rank) {
   const bool sums = is_reduction(request.collective);
   const bool gathers = request.collective != Collective::reduce_scatter;
-  PlanBuilder p("staged", request, rank, request.collective == Collective::all_reduce ? request.ranks : 1);
+  PlanBuilder p(request, rank, request.collective == Collective::all_reduce ? request.ranks : 1);
   if (sums) {
     for (const std::uint32_t owner : p.others()) p.copy(input(owner), p.send({owner}, input(owner)));
     p.next_lane();
@@ -43,7 +42,7 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) {
 
 }  // namespace
 
-constinit const Algorithm staged{"staged", "folklore: two hops through host memory", supports, build,
-                                 Numerics::rank_order};
+extern constinit const Algorithm staged{"staged", "folklore: two hops through host memory", supports, build,
+                                        Numerics::rank_order};
 
 }  // namespace strait::algorithms

@@ -1,7 +1,6 @@
 #include <bit>
 #include <optional>
 
-#include "algorithms.hpp"
 #include "builder.hpp"
 
 /// Two complementary binary trees, each for one half of the data: a rank that is an inner node of one tree is a leaf of
@@ -88,7 +87,7 @@ void build_tree(PlanBuilder& p, const PlanRequest& request, std::uint32_t rank, 
 }
 
 RankPlan build(const PlanRequest& request, std::uint32_t rank) {
-  PlanBuilder p("tree", request, rank, 2);
+  PlanBuilder p(request, rank, 2);
   build_tree(p, request, rank, 0);
   p.next_lane();
   build_tree(p, request, rank, 1);
@@ -97,6 +96,6 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) {
 
 }  // namespace
 
-constinit const Algorithm tree{"tree", "Sanders, Speck and Traeff 2009, Two-tree algorithms", supports, build};
+extern constinit const Algorithm tree{"tree", "Sanders, Speck and Traeff 2009, Two-tree algorithms", supports, build};
 
 }  // namespace strait::algorithms

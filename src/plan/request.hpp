@@ -52,8 +52,10 @@ struct Algorithm {
   std::string_view name;
   std::string_view source;  ///< paper, standard or "folklore"
   bool (*supports)(const PlanRequest&);
-  RankPlan (*build)(const PlanRequest&, std::uint32_t rank);
+  RankPlan (*nameless)(const PlanRequest&, std::uint32_t rank);  ///< the plan, without the algorithm's name
   Numerics sums = Numerics::rounded;  ///< numerics of its reductions; other collectives round nothing
+
+  RankPlan build(const PlanRequest& request, std::uint32_t rank) const;
 };
 
 /// Returns all algorithms in a fixed order (in selection, the earlier one wins a tie).
