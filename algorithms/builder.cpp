@@ -78,6 +78,12 @@ std::uint32_t lanes_of(const PlanRequest& request) {
 
 }  // namespace
 
+Operands joined(std::initializer_list<Operands> lists) {
+  Operands all;
+  for (const Operands& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
 PlanBuilder::PlanBuilder(const PlanRequest& request, std::uint32_t rank, std::uint32_t chunks_per_block)
     : rank_(rank), ranks_(request.ranks), lanes_(lanes_of(request)), multicast_(request.multicast) {
   plan_.collective = request.collective;
@@ -174,6 +180,16 @@ Operand PlanBuilder::receive(std::uint32_t writer, Ranks readers, Operand region
   region.link =
       link({.sends = false, .tag = tag, .writer = writer, .readers = multicast_ ? std::move(readers) : Ranks{rank_}});
   return region;
+}
+
+Operands PlanBuilder::contributions(Operand mine) {
+  Operands sources;
+  for (const std::uint32_t from : everyone()) sources.push_back(from == rank_ ? mine : receive(from, mine));
+  return sources;
+}
+
+void PlanBuilder::gather_outputs(std::uint16_t tag) {
+  for (const std::uint32_t from : others()) copy(receive(from, all_readers(from), output(from), tag), output(from));
 }
 
 Operand PlanBuilder::at(std::uint32_t rank, Operand operand) const {

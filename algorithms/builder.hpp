@@ -20,6 +20,9 @@ inline Operand input(std::uint32_t chunk) { return {.buffer = Buffer::input, .ch
 inline Operand output(std::uint32_t chunk) { return {.buffer = Buffer::output, .chunk = chunk}; }
 inline Operand scratch(std::uint32_t chunk) { return {.buffer = Buffer::scratch, .chunk = chunk}; }
 
+/// Returns the lists one after the other.
+Operands joined(std::initializer_list<Operands> lists);
+
 /// Returns whether the collective is among `served`. For an algorithm's supports().
 inline bool is_one_of(std::initializer_list<Collective> served, Collective collective) {
   return std::find(served.begin(), served.end(), collective) != served.end();
@@ -61,6 +64,10 @@ class PlanBuilder {
   Operand receive(std::uint32_t writer, Operand region, std::uint16_t tag = 0) {
     return receive(writer, {rank_}, region, tag);
   }
+  /// Returns all ranks' contributions to the chunk `mine`, in rank order. Those of others come over links to this rank.
+  Operands contributions(Operand mine);
+  /// Adds copies of what every other rank sends to all, from rank r into output chunk r.
+  void gather_outputs(std::uint16_t tag = 0);
   /// Returns `operand` of rank `rank`, accessed directly: a local operand for this rank, otherwise a peer operand.
   Operand at(std::uint32_t rank, Operand operand) const;
 

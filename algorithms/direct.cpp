@@ -5,16 +5,6 @@
 namespace strait::algorithms {
 namespace {
 
-/// Returns the contributions of all ranks to `mine`, in rank order. Those of others come over their links to
-/// `readers_of`.
-template <class ReadersOf>
-Operands contributions(PlanBuilder& p, std::uint32_t rank, Operand mine, ReadersOf readers_of) {
-  Operands sources;
-  for (const std::uint32_t from : p.everyone())
-    sources.push_back(from == rank ? mine : p.receive(from, readers_of(from), mine));
-  return sources;
-}
-
 bool one_hop_supports(const PlanRequest& request) {
   using enum Collective;
   return is_one_of({all_reduce, all_gather, reduce, broadcast, gather}, request.collective);
@@ -25,7 +15,7 @@ void one_hop_to_root(PlanBuilder& p, const PlanRequest& request, std::uint32_t r
   if (rank != request.root) {
     p.copy(input(0), p.send(root_only, input(0)));
   } else if (request.collective == Collective::reduce) {
-    p.reduce_final(contributions(p, rank, input(0), [&](std::uint32_t) { return Ranks{request.root}; }), {output(0)});
+    p.reduce_final(p.contributions(input(0)), {output(0)});
   } else {
     p.copy(input(0), output(rank));
     for (const std::uint32_t from : p.others()) p.copy(p.receive(from, output(from)), output(from));
@@ -34,28 +24,24 @@ void one_hop_to_root(PlanBuilder& p, const PlanRequest& request, std::uint32_t r
 
 RankPlan build_one_hop(const PlanRequest& request, std::uint32_t rank) {
   PlanBuilder p(request, rank);
-  const auto all_readers = [&](std::uint32_t writer) { return p.all_readers(writer); };
   switch (request.collective) {
-    case Collective::all_reduce:
+    case Collective::all_reduce: {
       if (request.ranks > 1) p.copy(input(0), p.send(p.others(), input(0)));
-      p.reduce_final(contributions(p, rank, input(0), all_readers), {output(0)});
-      break;
-    case Collective::all_gather: {
-      Operands everywhere = p.send(p.others(), input(0));
-      everywhere.insert(everywhere.begin(), output(rank));
-      p.copy(input(0), everywhere);
-      for (const std::uint32_t from : p.others())
-        p.copy(p.receive(from, all_readers(from), output(from)), output(from));
+      Operands sources;
+      for (const std::uint32_t from : p.everyone())
+        sources.push_back(from == rank ? input(0) : p.receive(from, p.all_readers(from), input(0)));
+      p.reduce_final(sources, {output(0)});
       break;
     }
+    case Collective::all_gather:
+      p.copy(input(0), joined({{output(rank)}, p.send(p.others(), input(0))}));
+      p.gather_outputs();
+      break;
     case Collective::broadcast:
-      if (rank == request.root) {
-        Operands everywhere = p.send(p.others(), input(0));
-        everywhere.insert(everywhere.begin(), output(0));
-        p.copy(input(0), everywhere);
-      } else {
-        p.copy(p.receive(request.root, all_readers(request.root), output(0)), output(0));
-      }
+      if (rank == request.root)
+        p.copy(input(0), joined({{output(0)}, p.send(p.others(), input(0))}));
+      else
+        p.copy(p.receive(request.root, p.all_readers(request.root), output(0)), output(0));
       break;
     default:
       one_hop_to_root(p, request, rank);
@@ -70,11 +56,9 @@ RankPlan build_two_hop(const PlanRequest& request, std::uint32_t rank) {
   constexpr std::uint16_t sums = 1;
   PlanBuilder p(request, rank, request.ranks);
   for (const std::uint32_t owner : p.others()) p.copy(input(owner), p.send({owner}, input(owner)));
-  Operands everywhere = p.send(p.others(), output(rank), sums);
-  everywhere.insert(everywhere.begin(), output(rank));
-  p.reduce_final(contributions(p, rank, input(rank), [&](std::uint32_t) { return Ranks{rank}; }), everywhere);
-  for (const std::uint32_t owner : p.others())
-    p.copy(p.receive(owner, p.all_readers(owner), output(owner), sums), output(owner));
+  const Operands everywhere = joined({{output(rank)}, p.send(p.others(), output(rank), sums)});
+  p.reduce_final(p.contributions(input(rank)), everywhere);
+  p.gather_outputs(sums);
   return p.finish();
 }
 
@@ -90,7 +74,7 @@ RankPlan build_direct(const PlanRequest& request, std::uint32_t rank) {
   if (has_blocks)
     for (const std::uint32_t to : p.others()) p.copy(input(to), p.send({to}, input(to)));
   if (request.collective == Collective::reduce_scatter) {
-    p.reduce_final(contributions(p, rank, input(rank), [&](std::uint32_t) { return Ranks{rank}; }), {output(0)});
+    p.reduce_final(p.contributions(input(rank)), {output(0)});
   } else if (request.collective == Collective::all_to_all) {
     p.copy(input(rank), output(rank));
     for (std::uint32_t distance = 1; distance < request.ranks; ++distance) {

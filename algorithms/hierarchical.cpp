@@ -113,7 +113,7 @@ class Hierarchy {
     while (heard < grid_.sizes.size() && agree(me_, root, heard, heard + 1)) ++heard;
     Operands destinations{output(0)};
     for (std::size_t d = heard; d-- > 0;)
-      for (const Operand& link : p_.send(row_ranks(me_, d), output(0), copies)) destinations.push_back(link);
+      destinations = joined({destinations, p_.send(row_ranks(me_, d), output(0), copies)});
     if (me_ == root) {
       p_.copy(input(0), destinations);
       return;

@@ -148,7 +148,7 @@ class MultiLeader {
     if (!alone()) p_.wait({rank_}, island_added);
     Operands destinations{own_sum()};
     if (request_.collective == Collective::all_reduce)
-      for (const Operand& link : p_.send(leaders(rank_), own_sum(), results)) destinations.push_back(link);
+      destinations = joined({destinations, p_.send(leaders(rank_), own_sum(), results)});
     p_.reduce_final(sources, destinations);
     if (request_.collective == Collective::all_reduce && !alone()) p_.signal({rank_}, all_added);
   }
@@ -158,10 +158,9 @@ class MultiLeader {
     const bool gathers = request_.collective == Collective::all_gather;
     for (std::uint32_t chunk = 0; chunk < request_.ranks; ++chunk) {
       if (home(chunk) != rank_) continue;
-      Operands destinations{output(chunk)};
-      for (const Operand& link : p_.send(leaders(chunk), output(chunk), results)) destinations.push_back(link);
-      for (const Operand& link : p_.send(neighbours(rank_), output(chunk), from_home)) destinations.push_back(link);
-      p_.copy(input(gathers ? 0 : chunk), destinations);
+      p_.copy(input(gathers ? 0 : chunk), joined({{output(chunk)},
+                                                  p_.send(leaders(chunk), output(chunk), results),
+                                                  p_.send(neighbours(rank_), output(chunk), from_home)}));
     }
   }
 
@@ -172,8 +171,7 @@ class MultiLeader {
       if (leads != rank_) {
         p_.copy(p_.receive(leads, neighbours(leads), output(chunk), tag), output(chunk));
       } else if (leads != home(chunk)) {
-        Operands destinations{output(chunk)};
-        for (const Operand& link : p_.send(neighbours(rank_), output(chunk), tag)) destinations.push_back(link);
+        const Operands destinations = joined({{output(chunk)}, p_.send(neighbours(rank_), output(chunk), tag)});
         p_.copy(p_.receive(home(chunk), leaders(chunk), output(chunk), results), destinations);
       } else if (request_.collective == Collective::all_reduce && !alone()) {
         p_.wait({rank_}, all_added);

@@ -22,21 +22,14 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) {
     for (const std::uint32_t owner : p.others()) p.copy(input(owner), p.send({owner}, input(owner)));
     p.next_lane();
   }
-  Operands destinations{gathers ? output(rank) : output(0)};
-  if (gathers)
-    for (const Operand& link : p.send(p.others(), output(rank), results)) destinations.push_back(link);
-  if (sums) {
-    Operands sources;
-    for (const std::uint32_t from : p.everyone())
-      sources.push_back(from == rank ? input(rank) : p.receive(from, input(rank)));
-    p.reduce_final(sources, destinations);
-  } else {
+  const Operands destinations =
+      gathers ? joined({{output(rank)}, p.send(p.others(), output(rank), results)}) : Operands{output(0)};
+  if (sums)
+    p.reduce_final(p.contributions(input(rank)), destinations);
+  else
     p.copy(input(0), destinations);
-  }
   p.next_lane();
-  if (gathers)
-    for (const std::uint32_t from : p.others())
-      p.copy(p.receive(from, p.all_readers(from), output(from), results), output(from));
+  if (gathers) p.gather_outputs(results);
   return p.finish();
 }
 

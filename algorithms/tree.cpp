@@ -67,7 +67,7 @@ void build_tree(PlanBuilder& p, const PlanRequest& request, std::uint32_t rank, 
   const auto down = static_cast<std::uint16_t>(2 * which + 1);
   Operands results{output(which)};
   if (request.collective != Collective::reduce)
-    for (const Operand& link : p.send(tree.children(), output(which), down)) results.push_back(link);
+    results = joined({results, p.send(tree.children(), output(which), down)});
   if (is_reduction(request.collective)) {
     Operands sources{input(which)};
     for (const std::uint32_t child : tree.children()) sources.push_back(p.receive(child, input(which), up));
