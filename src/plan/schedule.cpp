@@ -2,13 +2,9 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
 
 namespace strait {
 namespace {
-
-using LinkName = std::tuple<std::uint32_t, std::uint16_t, std::vector<std::uint32_t>>;
-using SignalName = std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>;
 
 /// The steps that use the two ends of a link or signal, in order.
 struct Uses {
@@ -61,13 +57,9 @@ Schedule schedule_of(const Plan& plan) {
         const auto id = static_cast<std::uint32_t>(schedule.steps.size());
         schedule.steps.push_back({mine.rank, lane, index, 0});
         const auto uses_of_link = [&](const Operand& operand) -> Uses& {
-          const LinkEnd& end = mine.links[operand.link];
-          return links[{end.writer, end.tag, end.readers}];
+          return links[mine.links[operand.link].name()];
         };
-        const auto uses_of_signal = [&](std::uint16_t signal) -> Uses& {
-          const SignalEnd& end = mine.signals[signal];
-          return signals[{end.from, end.to, end.tag}];
-        };
+        const auto uses_of_signal = [&](std::uint16_t signal) -> Uses& { return signals[mine.signals[signal].name()]; };
         for (const Operand& source : step.sources)
           if (source.kind == Operand::Kind::receive) uses_of_link(source).to[mine.rank].push_back(id);
         for (const Operand& destination : step.destinations)

@@ -28,11 +28,11 @@ void Machine::enter(std::uint32_t rank) {
   state.links.clear();
   state.signals.clear();
   for (const LinkEnd& end : plan.links) {
-    state.links.push_back(&links_[{end.writer, end.tag, end.readers}]);
+    state.links.push_back(&links_[end.name()]);
     for (const std::uint32_t reader : end.readers) state.links.back()->read_by.try_emplace(reader, 0);
   }
   for (const SignalEnd& end : plan.signals) {
-    state.signals.push_back(&signals_[{state.operation, end.from, end.to, end.tag}]);
+    state.signals.push_back(&signals_[{state.operation, end.name()}]);
   }
   for (std::uint32_t i = 0; i < plan.lanes.size(); ++i) {
     LaneState& lane = lanes_[state.first_lane + i];

@@ -4,7 +4,7 @@
 #include <map>
 #include <memory>
 #include <span>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "plan/proof/expressions.hpp"
@@ -62,8 +62,6 @@ class Machine {
     std::vector<Link*> links;            ///< of the current operation, by index of the plan
     std::vector<Signal*> signals;
   };
-  using LinkName = std::tuple<std::uint32_t, std::uint16_t, std::vector<std::uint32_t>>;
-  using SignalName = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint16_t>;
 
   const Operation& operation_of(const LaneState& lane) const { return operations_[ranks_[lane.rank].operation]; }
   void enter(std::uint32_t rank);
@@ -93,7 +91,7 @@ class Machine {
   std::vector<RankState> ranks_;
   std::vector<LaneState> lanes_;
   std::map<LinkName, Link> links_;
-  std::map<SignalName, Signal> signals_;
+  std::map<std::pair<std::uint32_t, SignalName>, Signal> signals_;  ///< by operation and name
   std::vector<std::uint32_t> runnable_;
 };
 

@@ -1,5 +1,4 @@
 #include <map>
-#include <tuple>
 
 #include "plan/print.hpp"
 #include "plan/proof/expressions.hpp"
@@ -25,8 +24,6 @@ class StructureCheck {
   }
 
  private:
-  using LinkName = std::tuple<std::uint32_t, std::uint16_t, std::vector<std::uint32_t>>;
-  using SignalName = std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>;
   template <class End>
   struct Ends {
     const End* from = nullptr;
@@ -117,7 +114,7 @@ class StructureCheck {
     const RankPlan& mine = operation_.of(rank);
     for (std::size_t i = 0; i < mine.links.size(); ++i) {
       const LinkEnd& end = mine.links[i];
-      auto& ends = links_[{end.writer, end.tag, end.readers}];
+      auto& ends = links_[end.name()];
       if (end.sends && end.writer != rank) return wrong("rank " + std::to_string(rank) + " writes another rank's link");
       if (end.sends ? ends.from != nullptr : !ends.to.try_emplace(rank, &end, link_uses[i]).second)
         return wrong("rank " + std::to_string(rank) + " names a link twice");
@@ -125,7 +122,7 @@ class StructureCheck {
     }
     for (std::size_t i = 0; i < mine.signals.size(); ++i) {
       const SignalEnd& end = mine.signals[i];
-      auto& ends = signals_[{end.from, end.to, end.tag}];
+      auto& ends = signals_[end.name()];
       if ((end.signals ? end.from : end.to) != rank || end.from >= operation_.ranks() || end.to >= operation_.ranks())
         return wrong("rank " + std::to_string(rank) + " has an end of a signal between other ranks");
       if (end.signals ? ends.from != nullptr : !ends.to.try_emplace(rank, &end, signal_uses[i]).second)
