@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "base/units.hpp"
 #include "plan/clock_simulation.hpp"
 
 namespace strait {
@@ -33,7 +34,6 @@ namespace {
 constexpr double never = std::numeric_limits<double>::infinity();
 constexpr std::uint16_t cores_resource = 0;
 constexpr std::uint16_t dram_resource = 1;
-constexpr double bytes_per_us = 1e3;  // one GB/s in bytes per microsecond
 
 /// Returns how many links and signals the step uses.
 std::size_t ends_of(const Step& step) {

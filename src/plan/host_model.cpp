@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "base/units.hpp"
+
 namespace strait {
 
 namespace {
-
-constexpr double bytes_per_us = 1e3;  // one GB/s in bytes per microsecond
 
 double beyond_us(double bytes, double gbps, double cached_gbps) {
   return gbps > 0 ? std::max(0.0, bytes / gbps - bytes / cached_gbps) / bytes_per_us : 0;

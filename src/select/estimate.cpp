@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/units.hpp"
 #include "select/representatives.hpp"
 
 namespace strait {
 namespace {
 
 constexpr std::uint32_t walked_slices = 3;
-constexpr double bytes_per_us = 1e3;  // in one GB/s
 using End = Representatives::End;
 
 double step_bytes(const Representatives::Step& step, const Layout& layout, std::size_t element_bytes,

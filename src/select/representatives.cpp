@@ -1,10 +1,10 @@
 #include "select/representatives.hpp"
 
 #include <algorithm>
-#include <tuple>
 #include <unordered_map>
 
 #include "base/hash.hpp"
+#include "base/units.hpp"
 
 namespace strait {
 namespace {
@@ -14,7 +14,6 @@ constexpr std::size_t most_island_steps = 8192;  // most steps of their plans to
 constexpr std::size_t most_steps = 96 << 10;     // most steps of all ranks, if all are walked
 // Most ranks whose plans depend on the shape, because building each of these looks through all islands.
 constexpr std::uint32_t most_shape_walks = 256;
-constexpr double bytes_per_us = 1e3;  // in one GB/s
 
 /// Identifies a link or signal, equally at both ends. Nearly all have one reader, which is kept outside the vector.
 struct Name {
