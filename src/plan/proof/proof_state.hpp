@@ -13,10 +13,10 @@
 
 namespace strait::proof {
 
-/// Executes operations back to back on all ranks, with symbolic values.
-class Machine {
+/// The state of all ranks in a proof, which executes operations back to back, with symbolic values.
+class ProofState {
  public:
-  Machine(std::span<const Operation> operations, std::uint32_t depth);
+  ProofState(std::span<const Operation> operations, std::uint32_t depth);
 
   /// Runs to the end. Fails at the first wrong step, or if all remaining lanes are blocked.
   Status run();
