@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "algorithms.hpp"
 #include "builder.hpp"
 
 /// Algorithms with a logarithmic number of exchanges, for any number of ranks: at distances d = 1, 2, 4, ... rank r
@@ -66,7 +65,7 @@ void all_to_all(PlanBuilder& p, const PlanRequest& request, std::uint32_t rank) 
 }
 
 RankPlan build(const PlanRequest& request, std::uint32_t rank) {
-  PlanBuilder p("bruck", request, rank);
+  PlanBuilder p(request, rank);
   if (request.collective == Collective::all_gather)
     all_gather(p, rank, request.ranks);
   else if (request.collective == Collective::reduce_scatter)
@@ -78,7 +77,7 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) {
 
 }  // namespace
 
-constinit const Algorithm bruck{"bruck", "Bruck et al. 1997, Efficient algorithms for all-to-all communications",
-                                supports, build, rounded_sums};
+extern constinit const Algorithm bruck{"bruck", "Bruck et al. 1997, Efficient algorithms for all-to-all communications",
+                                       supports, build};
 
 }  // namespace strait::algorithms

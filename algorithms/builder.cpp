@@ -78,10 +78,14 @@ std::uint32_t lanes_of(const PlanRequest& request) {
 
 }  // namespace
 
-PlanBuilder::PlanBuilder(std::string_view algorithm, const PlanRequest& request, std::uint32_t rank,
-                         std::uint32_t chunks_per_block)
+Operands joined(std::initializer_list<Operands> lists) {
+  Operands all;
+  for (const Operands& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
+PlanBuilder::PlanBuilder(const PlanRequest& request, std::uint32_t rank, std::uint32_t chunks_per_block)
     : rank_(rank), ranks_(request.ranks), lanes_(lanes_of(request)), multicast_(request.multicast) {
-  plan_.algorithm = algorithm;
   plan_.collective = request.collective;
   plan_.rank = rank;
   plan_.ranks = request.ranks;
@@ -176,6 +180,16 @@ Operand PlanBuilder::receive(std::uint32_t writer, Ranks readers, Operand region
   region.link =
       link({.sends = false, .tag = tag, .writer = writer, .readers = multicast_ ? std::move(readers) : Ranks{rank_}});
   return region;
+}
+
+Operands PlanBuilder::contributions(Operand mine) {
+  Operands sources;
+  for (const std::uint32_t from : everyone()) sources.push_back(from == rank_ ? mine : receive(from, mine));
+  return sources;
+}
+
+void PlanBuilder::gather_outputs(std::uint16_t tag) {
+  for (const std::uint32_t from : others()) copy(receive(from, all_readers(from), output(from), tag), output(from));
 }
 
 Operand PlanBuilder::at(std::uint32_t rank, Operand operand) const {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -21,6 +20,9 @@ inline Operand input(std::uint32_t chunk) { return {.buffer = Buffer::input, .ch
 inline Operand output(std::uint32_t chunk) { return {.buffer = Buffer::output, .chunk = chunk}; }
 inline Operand scratch(std::uint32_t chunk) { return {.buffer = Buffer::scratch, .chunk = chunk}; }
 
+/// Returns the lists one after the other.
+Operands joined(std::initializer_list<Operands> lists);
+
 /// Returns whether the collective is among `served`. For an algorithm's supports().
 inline bool is_one_of(std::initializer_list<Collective> served, Collective collective) {
   return std::find(served.begin(), served.end(), collective) != served.end();
@@ -28,8 +30,7 @@ inline bool is_one_of(std::initializer_list<Collective> served, Collective colle
 
 class PlanBuilder {
  public:
-  PlanBuilder(std::string_view algorithm, const PlanRequest& request, std::uint32_t rank,
-              std::uint32_t chunks_per_block = 1);
+  PlanBuilder(const PlanRequest& request, std::uint32_t rank, std::uint32_t chunks_per_block = 1);
 
   /// Returns rank + distance, modulo the number of ranks. The distance may be negative.
   std::uint32_t around(std::int64_t distance) const;
@@ -63,6 +64,10 @@ class PlanBuilder {
   Operand receive(std::uint32_t writer, Operand region, std::uint16_t tag = 0) {
     return receive(writer, {rank_}, region, tag);
   }
+  /// Returns all ranks' contributions to the chunk `mine`, in rank order. Those of others come over links to this rank.
+  Operands contributions(Operand mine);
+  /// Adds copies of what every other rank sends to all, from rank r into output chunk r.
+  void gather_outputs(std::uint16_t tag = 0);
   /// Returns `operand` of rank `rank`, accessed directly: a local operand for this rank, otherwise a peer operand.
   Operand at(std::uint32_t rank, Operand operand) const;
 
@@ -88,12 +93,5 @@ class PlanBuilder {
   std::unordered_multimap<std::uint64_t, std::uint16_t> link_places_;    ///< indices into the plan's links, by hash
   std::unordered_multimap<std::uint64_t, std::uint16_t> signal_places_;  ///< indices into its signals, by hash
 };
-
-/// The numerics of algorithms that pass partial sums on. Collectives that do not reduce round nothing.
-inline Numerics rounded_sums(const PlanRequest& request) {
-  return is_reduction(request.collective) ? Numerics::rounded : Numerics::rank_order;
-}
-
-inline Numerics rank_order_sums(const PlanRequest&) { return Numerics::rank_order; }
 
 }  // namespace strait::algorithms

@@ -1,17 +1,21 @@
 #include <algorithm>
 #include <array>
 
-#include "algorithms.hpp"
 #include "plan/request.hpp"
 
 namespace strait {
 
+namespace algorithms {
+#define STRAIT_ALGORITHM(name) extern const Algorithm name;
+#include "catalogue.inl"
+#undef STRAIT_ALGORITHM
+}  // namespace algorithms
+
 std::span<const Algorithm> catalogue() {
   static const std::array entries{
-      algorithms::one_hop,      algorithms::two_hop,          algorithms::direct,  algorithms::peer_one_hop,
-      algorithms::peer_two_hop, algorithms::peer_push,        algorithms::staged,  algorithms::ring,
-      algorithms::tree,         algorithms::halving_doubling, algorithms::bruck,   algorithms::hierarchical,
-      algorithms::multi_leader, algorithms::point_to_point,   algorithms::barrier,
+#define STRAIT_ALGORITHM(name) algorithms::name,
+#include "catalogue.inl"
+#undef STRAIT_ALGORITHM
   };
   return entries;
 }

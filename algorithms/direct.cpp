@@ -1,20 +1,9 @@
-#include "algorithms.hpp"
 #include "builder.hpp"
 
 /// Direct algorithms: every byte goes straight from the rank that has it to the ranks that need it, and every sum is
 /// taken in rank order and rounded once.
 namespace strait::algorithms {
 namespace {
-
-/// Returns the contributions of all ranks to `mine`, in rank order. Those of others come over their links to
-/// `readers_of`.
-template <class ReadersOf>
-Operands contributions(PlanBuilder& p, std::uint32_t rank, Operand mine, ReadersOf readers_of) {
-  Operands sources;
-  for (const std::uint32_t from : p.everyone())
-    sources.push_back(from == rank ? mine : p.receive(from, readers_of(from), mine));
-  return sources;
-}
 
 bool one_hop_supports(const PlanRequest& request) {
   using enum Collective;
@@ -26,7 +15,7 @@ void one_hop_to_root(PlanBuilder& p, const PlanRequest& request, std::uint32_t r
   if (rank != request.root) {
     p.copy(input(0), p.send(root_only, input(0)));
   } else if (request.collective == Collective::reduce) {
-    p.reduce_final(contributions(p, rank, input(0), [&](std::uint32_t) { return Ranks{request.root}; }), {output(0)});
+    p.reduce_final(p.contributions(input(0)), {output(0)});
   } else {
     p.copy(input(0), output(rank));
     for (const std::uint32_t from : p.others()) p.copy(p.receive(from, output(from)), output(from));
@@ -34,29 +23,25 @@ void one_hop_to_root(PlanBuilder& p, const PlanRequest& request, std::uint32_t r
 }
 
 RankPlan build_one_hop(const PlanRequest& request, std::uint32_t rank) {
-  PlanBuilder p("one_hop", request, rank);
-  const auto all_readers = [&](std::uint32_t writer) { return p.all_readers(writer); };
+  PlanBuilder p(request, rank);
   switch (request.collective) {
-    case Collective::all_reduce:
+    case Collective::all_reduce: {
       if (request.ranks > 1) p.copy(input(0), p.send(p.others(), input(0)));
-      p.reduce_final(contributions(p, rank, input(0), all_readers), {output(0)});
-      break;
-    case Collective::all_gather: {
-      Operands everywhere = p.send(p.others(), input(0));
-      everywhere.insert(everywhere.begin(), output(rank));
-      p.copy(input(0), everywhere);
-      for (const std::uint32_t from : p.others())
-        p.copy(p.receive(from, all_readers(from), output(from)), output(from));
+      Operands sources;
+      for (const std::uint32_t from : p.everyone())
+        sources.push_back(from == rank ? input(0) : p.receive(from, p.all_readers(from), input(0)));
+      p.reduce_final(sources, {output(0)});
       break;
     }
+    case Collective::all_gather:
+      p.copy(input(0), joined({{output(rank)}, p.send(p.others(), input(0))}));
+      p.gather_outputs();
+      break;
     case Collective::broadcast:
-      if (rank == request.root) {
-        Operands everywhere = p.send(p.others(), input(0));
-        everywhere.insert(everywhere.begin(), output(0));
-        p.copy(input(0), everywhere);
-      } else {
-        p.copy(p.receive(request.root, all_readers(request.root), output(0)), output(0));
-      }
+      if (rank == request.root)
+        p.copy(input(0), joined({{output(0)}, p.send(p.others(), input(0))}));
+      else
+        p.copy(p.receive(request.root, p.all_readers(request.root), output(0)), output(0));
       break;
     default:
       one_hop_to_root(p, request, rank);
@@ -69,13 +54,11 @@ bool two_hop_supports(const PlanRequest& request) { return request.collective ==
 /// Rank c owns chunk c: all ranks send it their contributions, and it adds them up and sends the sum to all.
 RankPlan build_two_hop(const PlanRequest& request, std::uint32_t rank) {
   constexpr std::uint16_t sums = 1;
-  PlanBuilder p("two_hop", request, rank, request.ranks);
+  PlanBuilder p(request, rank, request.ranks);
   for (const std::uint32_t owner : p.others()) p.copy(input(owner), p.send({owner}, input(owner)));
-  Operands everywhere = p.send(p.others(), output(rank), sums);
-  everywhere.insert(everywhere.begin(), output(rank));
-  p.reduce_final(contributions(p, rank, input(rank), [&](std::uint32_t) { return Ranks{rank}; }), everywhere);
-  for (const std::uint32_t owner : p.others())
-    p.copy(p.receive(owner, p.all_readers(owner), output(owner), sums), output(owner));
+  const Operands everywhere = joined({{output(rank)}, p.send(p.others(), output(rank), sums)});
+  p.reduce_final(p.contributions(input(rank)), everywhere);
+  p.gather_outputs(sums);
   return p.finish();
 }
 
@@ -86,12 +69,12 @@ bool direct_supports(const PlanRequest& request) {
 
 /// All blocks are sent before any is received, so an in-place all-to-all overwrites no block that is still to be sent.
 RankPlan build_direct(const PlanRequest& request, std::uint32_t rank) {
-  PlanBuilder p("direct", request, rank);
+  PlanBuilder p(request, rank);
   const bool has_blocks = request.collective != Collective::scatter || rank == request.root;
   if (has_blocks)
     for (const std::uint32_t to : p.others()) p.copy(input(to), p.send({to}, input(to)));
   if (request.collective == Collective::reduce_scatter) {
-    p.reduce_final(contributions(p, rank, input(rank), [&](std::uint32_t) { return Ranks{rank}; }), {output(0)});
+    p.reduce_final(p.contributions(input(rank)), {output(0)});
   } else if (request.collective == Collective::all_to_all) {
     p.copy(input(rank), output(rank));
     for (std::uint32_t distance = 1; distance < request.ranks; ++distance) {
@@ -108,9 +91,9 @@ RankPlan build_direct(const PlanRequest& request, std::uint32_t rank) {
 
 }  // namespace
 
-constinit const Algorithm one_hop{"one_hop", "folklore", one_hop_supports, build_one_hop, rank_order_sums};
-constinit const Algorithm two_hop{"two_hop", "folklore: reduce-scatter and all-gather, both direct", two_hop_supports,
-                                  build_two_hop, rank_order_sums};
-constinit const Algorithm direct{"direct", "folklore", direct_supports, build_direct, rank_order_sums};
+extern constinit const Algorithm one_hop{"one_hop", "folklore", one_hop_supports, build_one_hop, Numerics::rank_order};
+extern constinit const Algorithm two_hop{"two_hop", "folklore: reduce-scatter and all-gather, both direct",
+                                         two_hop_supports, build_two_hop, Numerics::rank_order};
+extern constinit const Algorithm direct{"direct", "folklore", direct_supports, build_direct, Numerics::rank_order};
 
 }  // namespace strait::algorithms

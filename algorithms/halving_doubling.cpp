@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "algorithms.hpp"
 #include "builder.hpp"
 
 /// Recursive halving and doubling: log2(n) exchanges with partners at distances n/2 ... 1, and then back. A rank beyond
@@ -24,7 +23,7 @@ class HalvingDoubling {
         rank_(rank),
         power_(std::bit_floor(request.ranks)),
         blocks_(request.collective != Collective::all_reduce),
-        p_("halving_doubling", request, rank, blocks_ ? 1 : power_) {}
+        p_(request, rank, blocks_ ? 1 : power_) {}
 
   RankPlan build() {
     if (request_.ranks == 1 && is_reduction(request_.collective)) {
@@ -146,8 +145,8 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) { return HalvingD
 
 }  // namespace
 
-constinit const Algorithm halving_doubling{
+extern constinit const Algorithm halving_doubling{
     "halving_doubling", "Thakur, Rabenseifner and Gropp 2005, Optimization of collective communication in MPICH",
-    supports, build, rounded_sums};
+    supports, build};
 
 }  // namespace strait::algorithms

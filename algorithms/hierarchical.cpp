@@ -1,4 +1,3 @@
-#include "algorithms.hpp"
 #include "builder.hpp"
 #include "grid.hpp"
 
@@ -21,7 +20,7 @@ class Hierarchy {
         grid_(grid_of(request)),
         me_(grid_.point_of[rank]),
         blocks_(request.collective != Collective::all_reduce),
-        p_("hierarchical", request, rank, blocks_ ? 1 : request.ranks) {}
+        p_(request, rank, blocks_ ? 1 : request.ranks) {}
 
   RankPlan build() {
     const std::size_t dimensions = grid_.sizes.size();
@@ -114,7 +113,7 @@ class Hierarchy {
     while (heard < grid_.sizes.size() && agree(me_, root, heard, heard + 1)) ++heard;
     Operands destinations{output(0)};
     for (std::size_t d = heard; d-- > 0;)
-      for (const Operand& link : p_.send(row_ranks(me_, d), output(0), copies)) destinations.push_back(link);
+      destinations = joined({destinations, p_.send(row_ranks(me_, d), output(0), copies)});
     if (me_ == root) {
       p_.copy(input(0), destinations);
       return;
@@ -161,7 +160,6 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) { return Hierarch
 
 }  // namespace
 
-constinit const Algorithm hierarchical{"hierarchical", "folklore: reduce inside islands first", supports, build,
-                                       rounded_sums};
+extern constinit const Algorithm hierarchical{"hierarchical", "folklore: reduce inside islands first", supports, build};
 
 }  // namespace strait::algorithms

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <map>
 
-#include "algorithms.hpp"
 #include "builder.hpp"
 
 /// Two levels, for islands of any sizes. For every chunk one member of each island, its leader, exchanges data with the
@@ -45,7 +44,7 @@ bool supports(const PlanRequest& request) {
 class MultiLeader {
  public:
   MultiLeader(const PlanRequest& request, std::uint32_t rank)
-      : request_(request), rank_(rank), islands_(islands_of(request)), p_("multi_leader", request, rank, chunks()) {
+      : request_(request), rank_(rank), islands_(islands_of(request)), p_(request, rank, chunks()) {
     for (const Ranks& island : islands_)
       for (const std::uint32_t member : island) {
         if (member == rank) mine_ = &island;
@@ -149,7 +148,7 @@ class MultiLeader {
     if (!alone()) p_.wait({rank_}, island_added);
     Operands destinations{own_sum()};
     if (request_.collective == Collective::all_reduce)
-      for (const Operand& link : p_.send(leaders(rank_), own_sum(), results)) destinations.push_back(link);
+      destinations = joined({destinations, p_.send(leaders(rank_), own_sum(), results)});
     p_.reduce_final(sources, destinations);
     if (request_.collective == Collective::all_reduce && !alone()) p_.signal({rank_}, all_added);
   }
@@ -159,10 +158,9 @@ class MultiLeader {
     const bool gathers = request_.collective == Collective::all_gather;
     for (std::uint32_t chunk = 0; chunk < request_.ranks; ++chunk) {
       if (home(chunk) != rank_) continue;
-      Operands destinations{output(chunk)};
-      for (const Operand& link : p_.send(leaders(chunk), output(chunk), results)) destinations.push_back(link);
-      for (const Operand& link : p_.send(neighbours(rank_), output(chunk), from_home)) destinations.push_back(link);
-      p_.copy(input(gathers ? 0 : chunk), destinations);
+      p_.copy(input(gathers ? 0 : chunk), joined({{output(chunk)},
+                                                  p_.send(leaders(chunk), output(chunk), results),
+                                                  p_.send(neighbours(rank_), output(chunk), from_home)}));
     }
   }
 
@@ -173,8 +171,7 @@ class MultiLeader {
       if (leads != rank_) {
         p_.copy(p_.receive(leads, neighbours(leads), output(chunk), tag), output(chunk));
       } else if (leads != home(chunk)) {
-        Operands destinations{output(chunk)};
-        for (const Operand& link : p_.send(neighbours(rank_), output(chunk), tag)) destinations.push_back(link);
+        const Operands destinations = joined({{output(chunk)}, p_.send(neighbours(rank_), output(chunk), tag)});
         p_.copy(p_.receive(home(chunk), leaders(chunk), output(chunk), results), destinations);
       } else if (request_.collective == Collective::all_reduce && !alone()) {
         p_.wait({rank_}, all_added);
@@ -194,7 +191,6 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) { return MultiLea
 
 }  // namespace
 
-constinit const Algorithm multi_leader{"multi_leader", "Kandalla et al. 2009, with sums", supports, build,
-                                       rounded_sums};
+extern constinit const Algorithm multi_leader{"multi_leader", "Kandalla et al. 2009, with sums", supports, build};
 
 }  // namespace strait::algorithms

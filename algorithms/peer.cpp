@@ -1,4 +1,3 @@
-#include "algorithms.hpp"
 #include "builder.hpp"
 
 /// Direct algorithms that access peers' buffers: one copy, whereas links need two. A rank signals that it has entered,
@@ -26,7 +25,7 @@ bool pull_supports(const PlanRequest& request) {
 
 /// The collectives without a root. In place, data that peers read is overwritten only after they are done.
 RankPlan pull_everywhere(const PlanRequest& request, std::uint32_t rank) {
-  PlanBuilder p("peer_one_hop", request, rank);
+  PlanBuilder p(request, rank);
   const bool gathers = request.collective == Collective::all_gather;
   const bool exchanges = request.collective == Collective::all_to_all;
   const bool sums_all = request.collective == Collective::all_reduce;
@@ -50,7 +49,7 @@ RankPlan pull_everywhere(const PlanRequest& request, std::uint32_t rank) {
 
 /// Reduce and gather: the root reads the buffers of all others.
 RankPlan pull_to_root(const PlanRequest& request, std::uint32_t rank) {
-  PlanBuilder p("peer_one_hop", request, rank);
+  PlanBuilder p(request, rank);
   if (rank != request.root) {
     p.signal({request.root}, entered);
     p.wait({request.root}, done);
@@ -67,7 +66,7 @@ RankPlan pull_to_root(const PlanRequest& request, std::uint32_t rank) {
 
 /// Broadcast and scatter: all others read the root's buffer.
 RankPlan pull_from_root(const PlanRequest& request, std::uint32_t rank) {
-  PlanBuilder p("peer_one_hop", request, rank);
+  PlanBuilder p(request, rank);
   const std::uint32_t chunk = request.collective == Collective::scatter ? rank : 0;
   if (rank != request.root) {
     p.wait({request.root}, entered);
@@ -101,7 +100,7 @@ bool two_hop_supports(const PlanRequest& request) {
 /// Rank c adds up chunk c, in one lane. The other lane fetches the sums of other ranks, so that the next slice is added
 /// while this one is fetched.
 RankPlan build_two_hop(const PlanRequest& request, std::uint32_t rank) {
-  PlanBuilder p("peer_two_hop", request, rank, request.ranks);
+  PlanBuilder p(request, rank, request.ranks);
   p.signal(p.others(), entered);
   p.wait(p.others(), entered);
   p.reduce_final(contributions(p, rank), {output(rank)});
@@ -122,7 +121,7 @@ bool push_supports(const PlanRequest& request) {
 }
 
 RankPlan push_from_root(const PlanRequest& request, std::uint32_t rank) {
-  PlanBuilder p("peer_push", request, rank);
+  PlanBuilder p(request, rank);
   if (rank != request.root) {
     p.signal({request.root}, entered);
     p.wait({request.root}, done);
@@ -142,7 +141,7 @@ RankPlan push_from_root(const PlanRequest& request, std::uint32_t rank) {
 RankPlan build_push(const PlanRequest& request, std::uint32_t rank) {
   if (request.collective == Collective::broadcast) return push_from_root(request, rank);
   const bool sums = is_reduction(request.collective);
-  PlanBuilder p("peer_push", request, rank, sums ? request.ranks : 1);
+  PlanBuilder p(request, rank, sums ? request.ranks : 1);
   Operands everywhere;
   for (const std::uint32_t to : p.everyone()) {
     const bool has_output = request.collective != Collective::reduce || to == request.root;
@@ -162,11 +161,11 @@ RankPlan build_push(const PlanRequest& request, std::uint32_t rank) {
 
 }  // namespace
 
-constinit const Algorithm peer_one_hop{"peer_one_hop", "folklore: readers pull", pull_supports, build_pull,
-                                       rank_order_sums};
-constinit const Algorithm peer_two_hop{"peer_two_hop", "folklore: owners reduce, readers pull", two_hop_supports,
-                                       build_two_hop, rank_order_sums};
-constinit const Algorithm peer_push{"peer_push", "folklore: owners reduce and push", push_supports, build_push,
-                                    rank_order_sums};
+extern constinit const Algorithm peer_one_hop{"peer_one_hop", "folklore: readers pull", pull_supports, build_pull,
+                                              Numerics::rank_order};
+extern constinit const Algorithm peer_two_hop{"peer_two_hop", "folklore: owners reduce, readers pull", two_hop_supports,
+                                              build_two_hop, Numerics::rank_order};
+extern constinit const Algorithm peer_push{"peer_push", "folklore: owners reduce and push", push_supports, build_push,
+                                           Numerics::rank_order};
 
 }  // namespace strait::algorithms

@@ -1,4 +1,3 @@
-#include "algorithms.hpp"
 #include "builder.hpp"
 
 /// Operations with a separate count for every pair of ranks: groups of sends and receives, and all-to-all-v. Each peer
@@ -26,7 +25,7 @@ std::vector<std::uint32_t> chunks_of(const PlanRequest& request, bool sends, std
 }
 
 RankPlan build(const PlanRequest& request, std::uint32_t rank) {
-  PlanBuilder p("point_to_point", request, rank);
+  PlanBuilder p(request, rank);
   const auto own_sends = chunks_of(request, true, rank);
   const auto own_receives = chunks_of(request, false, rank);
   for (std::size_t i = 0; i < own_sends.size() && i < own_receives.size(); ++i)
@@ -45,6 +44,6 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) {
 
 }  // namespace
 
-constinit const Algorithm point_to_point{"point_to_point", "folklore", supports, build, rank_order_sums};
+extern constinit const Algorithm point_to_point{"point_to_point", "folklore", supports, build};
 
 }  // namespace strait::algorithms

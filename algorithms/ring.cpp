@@ -1,4 +1,3 @@
-#include "algorithms.hpp"
 #include "builder.hpp"
 
 /// Rings: every rank talks only to its two neighbours, and each link carries every byte once. A sum is rounded at every
@@ -18,6 +17,10 @@ class Ring {
   Ring(PlanBuilder& builder) : p_(builder) {}
   Operand send(Operand region) { return p_.send({p_.around(1)}, region, sent_++ % 2).front(); }
   Operand receive(Operand region) { return p_.receive(p_.around(-1), region, received_++ % 2); }
+  /// Returns `own`, and what sends `region` if it `goes_on`.
+  Operands keep(Operand own, bool goes_on, Operand region) {
+    return goes_on ? Operands{own, send(region)} : Operands{own};
+  }
 
  private:
   PlanBuilder& p_;
@@ -35,9 +38,7 @@ void reduce_scatter(PlanBuilder& p, Ring& ring, std::uint32_t ranks, Operand res
       p.reduce_partial({partial, mine}, {ring.send(mine)});
       continue;
     }
-    Operands results{result};
-    if (goes_on) results.push_back(ring.send(mine));
-    p.reduce_final({partial, mine}, results);
+    p.reduce_final({partial, mine}, ring.keep(result, goes_on, mine));
   }
 }
 
@@ -45,9 +46,7 @@ void all_gather(PlanBuilder& p, Ring& ring, std::uint32_t ranks) {
   for (std::uint32_t hop = 1; hop < ranks; ++hop) {
     const Operand here = output(p.around(-static_cast<std::int64_t>(hop)));
     const Operand source = ring.receive(here);
-    Operands destinations{here};
-    if (hop + 1 < ranks) destinations.push_back(ring.send(here));
-    p.copy(source, destinations);
+    p.copy(source, ring.keep(here, hop + 1 < ranks, here));
   }
 }
 
@@ -56,9 +55,7 @@ void chain(PlanBuilder& p, Ring& ring, const PlanRequest& request, std::uint32_t
   const std::uint32_t distance = (rank + request.ranks - request.root) % request.ranks;
   if (request.collective == Collective::broadcast) {
     const Operand source = distance == 0 ? input(0) : ring.receive(output(0));
-    Operands destinations{output(0)};
-    if (distance + 1 < request.ranks) destinations.push_back(ring.send(output(0)));
-    p.copy(source, destinations);
+    p.copy(source, ring.keep(output(0), distance + 1 < request.ranks, output(0)));
   } else if (distance == 1) {
     p.copy(input(0), ring.send(input(0)));
   } else {
@@ -72,7 +69,7 @@ void chain(PlanBuilder& p, Ring& ring, const PlanRequest& request, std::uint32_t
 
 RankPlan build(const PlanRequest& request, std::uint32_t rank) {
   const std::uint32_t n = request.ranks;
-  PlanBuilder p("ring", request, rank, request.collective == Collective::all_reduce ? n : 1);
+  PlanBuilder p(request, rank, request.collective == Collective::all_reduce ? n : 1);
   Ring ring(p);
   if (n == 1 && is_reduction(request.collective)) {
     p.reduce_final({input(0)}, {output(0)});
@@ -86,13 +83,10 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) {
     case Collective::reduce_scatter:
       reduce_scatter(p, ring, n, output(0), false);
       break;
-    case Collective::all_gather: {
-      Operands destinations{output(rank)};
-      if (n > 1) destinations.push_back(ring.send(input(0)));
-      p.copy(input(0), destinations);
+    case Collective::all_gather:
+      p.copy(input(0), ring.keep(output(rank), n > 1, input(0)));
       all_gather(p, ring, n);
       break;
-    }
     default:
       chain(p, ring, request, rank);
   }
@@ -101,7 +95,7 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) {
 
 }  // namespace
 
-constinit const Algorithm ring{"ring", "Patarasuk and Yuan 2009, Bandwidth optimal all-reduce algorithms", supports,
-                               build, rounded_sums};
+extern constinit const Algorithm ring{"ring", "Patarasuk and Yuan 2009, Bandwidth optimal all-reduce algorithms",
+                                      supports, build};
 
 }  // namespace strait::algorithms

@@ -1,4 +1,3 @@
-#include "algorithms.hpp"
 #include "builder.hpp"
 
 /// For machines whose ranks exchange data through host memory: every byte is written there once and read by all ranks
@@ -18,31 +17,25 @@ bool supports(const PlanRequest& request) {
 RankPlan build(const PlanRequest& request, std::uint32_t rank) {
   const bool sums = is_reduction(request.collective);
   const bool gathers = request.collective != Collective::reduce_scatter;
-  PlanBuilder p("staged", request, rank, request.collective == Collective::all_reduce ? request.ranks : 1);
+  PlanBuilder p(request, rank, request.collective == Collective::all_reduce ? request.ranks : 1);
   if (sums) {
     for (const std::uint32_t owner : p.others()) p.copy(input(owner), p.send({owner}, input(owner)));
     p.next_lane();
   }
-  Operands destinations{gathers ? output(rank) : output(0)};
-  if (gathers)
-    for (const Operand& link : p.send(p.others(), output(rank), results)) destinations.push_back(link);
-  if (sums) {
-    Operands sources;
-    for (const std::uint32_t from : p.everyone())
-      sources.push_back(from == rank ? input(rank) : p.receive(from, input(rank)));
-    p.reduce_final(sources, destinations);
-  } else {
+  const Operands destinations =
+      gathers ? joined({{output(rank)}, p.send(p.others(), output(rank), results)}) : Operands{output(0)};
+  if (sums)
+    p.reduce_final(p.contributions(input(rank)), destinations);
+  else
     p.copy(input(0), destinations);
-  }
   p.next_lane();
-  if (gathers)
-    for (const std::uint32_t from : p.others())
-      p.copy(p.receive(from, p.all_readers(from), output(from), results), output(from));
+  if (gathers) p.gather_outputs(results);
   return p.finish();
 }
 
 }  // namespace
 
-constinit const Algorithm staged{"staged", "folklore: two hops through host memory", supports, build, rank_order_sums};
+extern constinit const Algorithm staged{"staged", "folklore: two hops through host memory", supports, build,
+                                        Numerics::rank_order};
 
 }  // namespace strait::algorithms

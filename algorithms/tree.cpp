@@ -1,7 +1,6 @@
 #include <bit>
 #include <optional>
 
-#include "algorithms.hpp"
 #include "builder.hpp"
 
 /// Two complementary binary trees, each for one half of the data: a rank that is an inner node of one tree is a leaf of
@@ -68,7 +67,7 @@ void build_tree(PlanBuilder& p, const PlanRequest& request, std::uint32_t rank, 
   const auto down = static_cast<std::uint16_t>(2 * which + 1);
   Operands results{output(which)};
   if (request.collective != Collective::reduce)
-    for (const Operand& link : p.send(tree.children(), output(which), down)) results.push_back(link);
+    results = joined({results, p.send(tree.children(), output(which), down)});
   if (is_reduction(request.collective)) {
     Operands sources{input(which)};
     for (const std::uint32_t child : tree.children()) sources.push_back(p.receive(child, input(which), up));
@@ -88,7 +87,7 @@ void build_tree(PlanBuilder& p, const PlanRequest& request, std::uint32_t rank, 
 }
 
 RankPlan build(const PlanRequest& request, std::uint32_t rank) {
-  PlanBuilder p("tree", request, rank, 2);
+  PlanBuilder p(request, rank, 2);
   build_tree(p, request, rank, 0);
   p.next_lane();
   build_tree(p, request, rank, 1);
@@ -97,7 +96,6 @@ RankPlan build(const PlanRequest& request, std::uint32_t rank) {
 
 }  // namespace
 
-constinit const Algorithm tree{"tree", "Sanders, Speck and Traeff 2009, Two-tree algorithms", supports, build,
-                               rounded_sums};
+extern constinit const Algorithm tree{"tree", "Sanders, Speck and Traeff 2009, Two-tree algorithms", supports, build};
 
 }  // namespace strait::algorithms

@@ -118,9 +118,9 @@ struct Verdict {
 
 Verdict judge(const std::vector<const Row*>& rows, bool rank_order_only, const Wish& wish) {
   const Row& any = *rows.front();
-  const auto choice = good(choose(doctor::plan_request(any, wish.transport, !rank_order_only),
-                                  rank_order_only ? DataType::float32 : DataType::int32, ReduceOp::sum, any.count(),
-                                  wish.clock(any.ranks), {.max_slice_bytes = doctor::plan_slice_bytes}));
+  const auto choice =
+      good(choose(doctor::plan_request(any, wish.transport), rank_order_only ? DataType::float32 : DataType::int32,
+                  ReduceOp::sum, any.count(), wish.clock(any.ranks), {.max_slice_bytes = doctor::plan_slice_bytes}));
   Verdict verdict;
   for (const Row* row : rows) {
     if (row->algorithm == choice.algorithm) verdict.chosen = row;

@@ -111,9 +111,7 @@ class Sweep {
     request.ranks = static_cast<std::uint32_t>(devices_.size());
     request.peer_memory = true;
     for (const Algorithm& algorithm : catalogue()) {
-      if (!wanted(algorithm.name) || !algorithm.supports(request) ||
-          algorithm.numerics(request) != Numerics::rank_order)
-        continue;
+      if (!wanted(algorithm.name) || !algorithm.supports(request) || algorithm.sums != Numerics::rank_order) continue;
       for (const std::string& protocol : settings_.protocols) {
         const bool has_links = !algorithm.build(request, 0).links.empty();
         if (!has_links && protocol == "packet") continue;

@@ -125,7 +125,6 @@ void add_plan(CLI::App& app, int& exit_code) {
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
   command->add_flag("--peer-memory", request.peer_memory, "Ranks can address one another's buffers");
-  command->add_flag("--order-free", request.order_free, "Any order of operands gives the same bits");
   CLI::Option_group* format = command->add_option_group("format");
   format->add_flag_callback(
       "--text", [options] { options->print = printed<to_text>; }, "Print a line for each step (default)");

@@ -193,7 +193,7 @@ STRAIT_HOST_DEVICE constexpr Accumulator finish(Accumulator sum, std::uint32_t r
   }
 }
 
-/// Returns what a wide slot stores of a partial result: the accumulator itself, with NaN made canonical.
+/// Returns what is stored of a result that is not rounded: the accumulator itself, with NaN made canonical.
 template <class Accumulator>
 STRAIT_HOST_DEVICE constexpr Accumulator store_wide(Accumulator value) {
   if constexpr (detail::is_floating_accumulator<Accumulator>) {

@@ -19,6 +19,13 @@ namespace {
 constexpr std::size_t max_programs = 1024;
 constexpr int quick_tries = 8;
 
+/// Returns the plan for messages whose lengths are known to their two ranks only: the first that there is.
+Result<RankPlan> plan_for_messages(const PlanRequest& request, std::uint32_t rank) {
+  for (const Algorithm& algorithm : catalogue())
+    if (algorithm.supports(request)) return algorithm.build(request, rank);
+  return fail(Code::internal_error, "no algorithm for " + std::string(name(request.collective)));
+}
+
 }  // namespace
 
 Error Comm::raise_out_of_memory() {
@@ -240,12 +247,12 @@ Status Comm::begin_messages_on_host(std::span<const Call> calls, MessagePieces* 
     (call.sends ? options.input_messages : options.output_messages).push_back({place, signature(call)});
   }
   options.pieces = pieces;
-  const Algorithm& algorithm = *find_algorithm("point_to_point");
+  STRAIT_ASSIGN(const RankPlan plan, plan_for_messages(request, rank_));
   is_collective_ = false;
   recorder_->post_messages(calls);
   signature_ = signature(calls.front());
   begin_waiting();
-  auto program = HostProgram::bind(algorithm.build(request, rank_), options, *transport_);
+  auto program = HostProgram::bind(plan, options, *transport_);
   if (!program) return tl::unexpected(watch_->raise(std::move(program).error()));
   own_program_ = std::move(*program);
   program_ = own_program_.get();
@@ -386,10 +393,8 @@ Result<std::unique_ptr<HostProgram>> Comm::make_block_program(const Call& call) 
     options.output_messages.push_back(
         {{call.receive_offsets[peer], call.receive_counts[peer]}, of_message(call.receive_counts[peer])});
   }
-  const PlanRequest request = selector_.request(query_for(call));
-  for (const Algorithm& algorithm : catalogue())
-    if (algorithm.supports(request)) return HostProgram::bind(algorithm.build(request, rank_), options, *transport_);
-  return fail(Code::internal_error, "no algorithm for all-to-all-v");
+  STRAIT_ASSIGN(const RankPlan plan, plan_for_messages(selector_.request(query_for(call)), rank_));
+  return HostProgram::bind(plan, options, *transport_);
 }
 
 }  // namespace strait

@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "base/units.hpp"
 #include "plan/clock_simulation.hpp"
 
 namespace strait {
@@ -21,18 +22,27 @@ std::string binding_of(const std::vector<ResourceUse>& resources) {
   return binding;
 }
 
+Layout layout_of(const RankPlan& plan, const ClockSize& size) {
+  Layout layout(plan, size.count, size.element_bytes, size.slice_bytes);
+  if (plan.collective == Collective::barrier) layout.slices = 1;
+  return layout;
+}
+
 namespace clock_detail {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
 constexpr std::uint16_t cores_resource = 0;
 constexpr std::uint16_t dram_resource = 1;
-constexpr double bytes_per_us = 1e3;  // one GB/s in bytes per microsecond
 
-Layout layout_of(const Plan& plan, const ClockSize& size) {
-  Layout layout(plan.front(), size.count, size.element_bytes, size.slice_bytes);
-  if (plan.front().collective == Collective::barrier) layout.slices = 1;
-  return layout;
+/// Returns how many links and signals the step uses.
+std::size_t ends_of(const Step& step) {
+  const auto is_link = [](const Operand& operand) {
+    return operand.kind == Operand::Kind::send || operand.kind == Operand::Kind::receive;
+  };
+  return step.waits.size() + step.signals.size() +
+         static_cast<std::size_t>(std::count_if(step.sources.begin(), step.sources.end(), is_link) +
+                                  std::count_if(step.destinations.begin(), step.destinations.end(), is_link));
 }
 
 }  // namespace
@@ -42,7 +52,7 @@ Simulation::Simulation(const Plan& plan, const ClockSize& size, const ClockModel
     : plan_(plan),
       size_(size),
       model_(model),
-      layout_(layout_of(plan, size)),
+      layout_(layout_of(plan.front(), size)),
       slices_(std::min(layout_.slices, slices)),
       memory_(plan, size, model, layout_, slices_),
       wanted_timeline_(timeline) {
@@ -126,7 +136,7 @@ double Simulation::bytes_of(const Operand& operand, std::uint32_t slice) const {
   return static_cast<double>(layout_.slice_of(operand.chunk, slice).count * size_.element_bytes);
 }
 
-/// Adds the cost of an operand beyond the copying within the rank's own cache, which move_us() counts.
+/// Adds the cost of an operand beyond the copying within the rank's own cache, which ClockModel::move_us() counts.
 void Simulation::add_work(Running& running, const Operand& operand, std::uint32_t slice, double bytes,
                           std::optional<Writes> writes) {
   const bool reads = !writes;
@@ -173,29 +183,6 @@ ClockPath Simulation::path_to(const Channel& channel) const {
   return all;
 }
 
-/// Returns the time that the rank itself takes to move the bytes: every source is read once, and every destination
-/// after the first costs as much as the second one of a copy.
-double Simulation::move_us(const Step& step, double bytes) const {
-  const double copy_us = bytes / (model_.copy_gbps * bytes_per_us);
-  const double further_us = model_.memory.two_copies_gbps > 0
-                                ? std::max(0.0, bytes / (model_.memory.two_copies_gbps * bytes_per_us) - copy_us)
-                                : copy_us / 2;
-  const double once_us =
-      step.reduces ? static_cast<double>(step.sources.size()) * bytes / (model_.reduce_gbps * bytes_per_us) : copy_us;
-  return once_us + (step.destinations.size() > 1 ? static_cast<double>(step.destinations.size() - 1) * further_us : 0);
-}
-
-double Simulation::links_us(const Step& step) const {
-  if (model_.link_us == 0) return 0;
-  const auto is_link = [](const Operand& operand) {
-    return operand.kind == Operand::Kind::send || operand.kind == Operand::Kind::receive;
-  };
-  const auto ends = static_cast<std::ptrdiff_t>(step.waits.size() + step.signals.size()) +
-                    std::count_if(step.sources.begin(), step.sources.end(), is_link) +
-                    std::count_if(step.destinations.begin(), step.destinations.end(), is_link);
-  return ends > 1 ? model_.link_us * static_cast<double>(ends - 1) : 0;
-}
-
 Running& Simulation::add_running() {
   if (running_count_ == running_.size()) running_.emplace_back();
   Running& running = running_[running_count_++];
@@ -217,7 +204,7 @@ void Simulation::start(std::uint32_t rank, std::uint32_t lane) {
   double bytes = 0;
   for (const Operand& operand : step.sources) bytes = std::max(bytes, bytes_of(operand, clock.slice));
   for (const Operand& operand : step.destinations) bytes = std::max(bytes, bytes_of(operand, clock.slice));
-  running.left_us += move_us(step, bytes) + links_us(step);
+  running.left_us += model_.move_us(step, bytes) + model_.links_us(ends_of(step));
   for (const Operand& source : step.sources) add_work(running, source, clock.slice, bytes, {});
   const Writes writes = step.destinations.size() > 1 ? Writes::beside : Writes::alone;
   for (const Operand& destination : step.destinations) add_work(running, destination, clock.slice, bytes, writes);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "plan/layout.hpp"
 #include "plan/plan.hpp"
 #include "plan/plan_ratios.hpp"
 
@@ -75,6 +76,13 @@ struct ClockModel {
   std::vector<ClockPath> writes;
   PlanRatios ratios;  ///< factors by which predicted times are multiplied, for plans that were measured
 
+  /// Returns the time that the rank itself takes to move a step's bytes within its cache: every source is read once,
+  /// and every destination after the first costs as much as the second one of a copy.
+  double move_us(const Step& step, double bytes) const;
+  /// Returns the cost of the links and signals of a step that uses `ends` of them.
+  double links_us(std::size_t ends) const { return ends > 1 ? link_us * static_cast<double>(ends - 1) : 0; }
+  /// Returns the time that copying at a rate takes in excess of a copy within the own cache; none if the rate is 0.
+  double extra_us(double bytes, double gbps) const;
   /// Returns the microseconds per byte that writing into cache lines which another core has just read costs, in excess
   /// of writing into the own cache.
   double replace_us_per_byte(Writes destination) const;
@@ -113,6 +121,9 @@ struct ClockSize {
   std::size_t element_bytes = 1;
   std::size_t slice_bytes = 64 * 1024;
 };
+
+/// Returns the layout of the plans of all ranks, of which `plan` is one.
+Layout layout_of(const RankPlan& plan, const ClockSize& size);
 
 struct TimedStep {
   std::uint32_t rank = 0;

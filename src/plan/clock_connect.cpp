@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <tuple>
 
 #include "plan/clock_simulation.hpp"
 
@@ -10,12 +9,10 @@ void Simulation::connect() {
   struct LinkRef {
     const LinkEnd* end;
     std::uint32_t* channel;
-    auto key() const { return std::tie(end->writer, end->tag, end->readers); }
   };
   struct SignalRef {
     const SignalEnd* end;
     std::uint32_t* counter;
-    auto key() const { return std::tie(end->from, end->to, end->tag); }
   };
   std::vector<LinkRef> links;
   std::vector<SignalRef> signals;
@@ -28,19 +25,18 @@ void Simulation::connect() {
     for (std::size_t i = 0; i < mine.links.size(); ++i) links.push_back({&mine.links[i], &rank.channels[i]});
     for (std::size_t i = 0; i < mine.signals.size(); ++i) signals.push_back({&mine.signals[i], &rank.counters[i]});
   }
-  const auto by_key = [](const auto& a, const auto& b) { return a.key() < b.key(); };
-  std::stable_sort(links.begin(), links.end(), by_key);
-  std::stable_sort(signals.begin(), signals.end(), by_key);
+  const auto by_name = [](const auto& a, const auto& b) { return a.end->name() < b.end->name(); };
+  std::stable_sort(links.begin(), links.end(), by_name);
+  std::stable_sort(signals.begin(), signals.end(), by_name);
   for (std::size_t i = 0; i < links.size(); ++i) {
-    if (i == 0 || links[i].key() != links[i - 1].key()) {
+    if (i == 0 || links[i].end->name() != links[i - 1].end->name()) {
       channels_.push_back({{}, links[i].end->writer, links[i].end->readers});
       channels_.back().messages.reserve(slices_);
     }
     *links[i].channel = static_cast<std::uint32_t>(channels_.size() - 1);
   }
   for (std::size_t i = 0; i < signals.size(); ++i) {
-    if (i == 0 || signals[i].key() != signals[i - 1].key())
-      counters_.push_back({std::vector<double>(signals[i].end->credits, 0.0)});
+    if (i == 0 || signals[i].end->name() != signals[i - 1].end->name()) counters_.emplace_back();
     *signals[i].counter = static_cast<std::uint32_t>(counters_.size() - 1);
   }
 }

@@ -5,8 +5,6 @@
 namespace strait {
 namespace {
 
-constexpr double bytes_per_us = 1e3;  // one GB/s in bytes per microsecond
-
 bool is_memory(const Operand& operand) {
   return operand.kind == Operand::Kind::local || operand.kind == Operand::Kind::peer;
 }
@@ -80,13 +78,9 @@ double ClockMemory::working_set_bytes(const RankPlan& mine) const {
   return bytes;
 }
 
-double ClockMemory::extra_us(double bytes, double gbps) const {
-  return gbps > 0 ? std::max(0.0, bytes / gbps - bytes / model_.copy_gbps) / bytes_per_us : 0;
-}
-
 ClockMemory::Cost ClockMemory::read(std::uint32_t rank, const Operand& source, std::uint32_t slice, double bytes) {
   const ClockRates& rates = model_.memory;
-  if (source.kind == Operand::Kind::receive) return {remote_share_ * extra_us(bytes, rates.fetch_gbps), 0};
+  if (source.kind == Operand::Kind::receive) return {remote_share_ * model_.extra_us(bytes, rates.fetch_gbps), 0};
   if (source.buffer == Buffer::scratch) return {};
   const std::size_t chunk = chunk_index(owner_of(rank, source), source);
   Cell& cell = cells_[chunk * slices_ + slice];
@@ -98,13 +92,14 @@ ClockMemory::Cost ClockMemory::read(std::uint32_t rank, const Operand& source, s
     // and the read of a slice many others pass through the caches.
     if (slice == 0 && slices_ > 1) uses_[chunk].far = cells_[(chunk + 1) * slices_ - 1].written;
     const double gone = uses_[chunk].far ? dram_share_ : 0;
-    return {
-        (1 - gone) * remote_share_ * extra_us(bytes, rates.fetch_gbps) + gone * extra_us(bytes, rates.dram_read_gbps),
-        gone * rates.dram_read_part * bytes};
+    return {(1 - gone) * remote_share_ * model_.extra_us(bytes, rates.fetch_gbps) +
+                gone * model_.extra_us(bytes, rates.dram_read_gbps),
+            gone * rates.dram_read_part * bytes};
   }
-  if (before.toucher != nobody) return {beyond_own_[rank] * extra_us(bytes, rates.shared_read_gbps), 0};
+  if (before.toucher != nobody) return {beyond_own_[rank] * model_.extra_us(bytes, rates.shared_read_gbps), 0};
   const double shared = std::max(0.0, beyond_own_[rank] - dram_share_);
-  return {shared * extra_us(bytes, rates.shared_read_gbps) + dram_share_ * extra_us(bytes, rates.dram_read_gbps),
+  return {shared * model_.extra_us(bytes, rates.shared_read_gbps) +
+              dram_share_ * model_.extra_us(bytes, rates.dram_read_gbps),
           dram_share_ * rates.dram_read_part * bytes};
 }
 
@@ -120,12 +115,13 @@ ClockMemory::Cost ClockMemory::write(std::uint32_t rank, const Operand& destinat
   cell = {rank, true};
   if (before.toucher == rank) return {};
   if (before.toucher != nobody || uses_[chunk].read_by_other_than(rank))
-    return {(1 - dram_share_) * replace_us + dram_share_ * extra_us(bytes, rates.dram_write_gbps),
+    return {(1 - dram_share_) * replace_us + dram_share_ * model_.extra_us(bytes, rates.dram_write_gbps),
             dram_share_ * (1 - rates.dram_read_part) * bytes};
   if (streams_ && destination.kind == Operand::Kind::local && uses_[chunk].reader == nobody)
-    return {extra_us(bytes, rates.stream_gbps), rates.dram_stream_part * bytes};
+    return {model_.extra_us(bytes, rates.stream_gbps), rates.dram_stream_part * bytes};
   const double shared = std::max(0.0, beyond_own_[rank] - dram_share_);
-  return {shared * extra_us(bytes, rates.shared_write_gbps) + dram_share_ * extra_us(bytes, rates.dram_write_gbps),
+  return {shared * model_.extra_us(bytes, rates.shared_write_gbps) +
+              dram_share_ * model_.extra_us(bytes, rates.dram_write_gbps),
           dram_share_ * (1 - rates.dram_read_part) * bytes};
 }
 

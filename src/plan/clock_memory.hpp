@@ -46,7 +46,6 @@ class ClockMemory {
   std::size_t chunk_index(std::uint32_t owner, const Operand& operand) const;
   void note_use(std::uint32_t rank, const Operand& source);
   double working_set_bytes(const RankPlan& mine) const;
-  double extra_us(double bytes, double gbps) const;
 
   const ClockModel& model_;
   const Layout& layout_;

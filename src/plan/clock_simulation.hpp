@@ -31,14 +31,14 @@ struct Counter {
   std::vector<double> added;  ///< times at which the increments become visible, in order
   std::size_t taken = 0;
 };
-/// A use of a resource by a running step.
 
+/// A use of a resource by a running step.
 struct Demand {
   std::uint16_t resource = 0;
   double rate = 0;  ///< used at full speed
 };
-/// A step that is being executed.
 
+/// A step that is being executed.
 struct Running {
   std::uint32_t rank = 0;
   std::uint32_t lane = 0;
@@ -87,8 +87,6 @@ class Simulation {
   static void add_demand(Running& running, std::uint16_t resource, double bytes);
   void cross(Running& running, const ClockPath& path, double bytes) const;
   ClockPath path_to(const Channel& channel) const;
-  double move_us(const Step& step, double bytes) const;
-  double links_us(const Step& step) const;
   double advance();
   void set_speeds();
   void stir_later(std::uint32_t rank, double when) { wakes_.emplace(when, rank); }

@@ -44,6 +44,12 @@ std::size_t RankPlan::steps() const {
   return steps;
 }
 
+RankPlan Algorithm::build(const PlanRequest& request, std::uint32_t rank) const {
+  RankPlan plan = nameless(request, rank);
+  plan.algorithm = name;
+  return plan;
+}
+
 Plan build_all(const Algorithm& algorithm, const PlanRequest& request) {
   Plan plan;
   plan.reserve(request.ranks);

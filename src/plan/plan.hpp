@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/types.hpp"
@@ -52,28 +53,30 @@ struct Step {
   friend bool operator==(const Step&, const Step&) = default;
 };
 
+/// Identify a link or a signal across ranks, as returned by name() of its ends.
+using LinkName = std::tuple<std::uint32_t, std::uint16_t, std::vector<std::uint32_t>>;  // writer, tag, readers
+using SignalName = std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>;             // from, to, tag
+
 /// One end of a link: a one-way, ordered channel of slots with one writer and one or more readers. Every reader
-/// consumes every slot. A link is identified across ranks by (writer, tag, readers); within a rank's plan each end is
-/// used by one lane only.
+/// consumes every slot. Within a rank's plan each end is used by one lane only.
 struct LinkEnd {
   bool sends = false;     ///< whether this rank is the writer
   std::uint16_t tag = 0;  ///< distinguishes links of one writer to the same readers (for example one per lane)
   std::uint32_t writer = 0;
   std::vector<std::uint32_t> readers;  ///< ascending
-  bool wide = false;                   ///< slots hold accumulators (f32 for f16, bf16 and fp8) rather than elements
 
+  auto name() const { return std::tie(writer, tag, readers); }
   friend bool operator==(const LinkEnd&, const LinkEnd&) = default;
 };
 
-/// One end of a signal, a counter from one rank to another, identified across ranks by (from, to, tag). At the
-/// beginning of each operation the counter is `credits`, which must be the same at both ends.
+/// One end of a signal, a counter from one rank to another.
 struct SignalEnd {
   bool signals = false;  ///< whether this rank adds to the counter (otherwise it waits)
   std::uint16_t tag = 0;
   std::uint32_t from = 0;
   std::uint32_t to = 0;
-  std::uint32_t credits = 0;
 
+  auto name() const { return std::tie(from, to, tag); }
   friend bool operator==(const SignalEnd&, const SignalEnd&) = default;
 };
 
@@ -101,7 +104,6 @@ struct RankPlan {
   std::uint32_t root = 0;
   std::uint32_t chunks_per_block = 1;
   std::uint32_t scratch_chunks = 0;
-  bool wide_scratch = false;  ///< scratch holds accumulators rather than elements
   std::vector<LinkEnd> links;
   std::vector<SignalEnd> signals;
   std::vector<Lane> lanes;

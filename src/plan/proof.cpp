@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
-#include "plan/proof/machine.hpp"
+#include "plan/proof/proof_state.hpp"
 
 namespace strait {
 namespace {
 
 using proof::Expressions;
-using proof::Machine;
 using proof::Operation;
+using proof::ProofState;
 using proof::wrong;
 
 std::string place(const Operation& operation, std::uint32_t rank, std::uint32_t chunk, std::uint32_t slice) {
@@ -19,9 +19,9 @@ std::string place(const Operation& operation, std::uint32_t rank, std::uint32_t 
 
 /// Checks the value of one output slice. In a sum that may be rounded at hops (Numerics::rounded), any order of all
 /// contributions is accepted; the caller checks that it is the same on all ranks.
-Status check_value(Machine& machine, const Operation& operation, std::uint32_t index, std::uint32_t rank,
+Status check_value(ProofState& state, const Operation& operation, std::uint32_t index, std::uint32_t rank,
                    std::uint32_t chunk, std::uint32_t slice, Expressions::Id value) {
-  Expressions& expressions = machine.expressions();
+  Expressions& expressions = state.expressions();
   const auto [origin, origin_chunk] = operation.origin(rank, chunk);
   if (value == Expressions::unwritten) return wrong(place(operation, rank, chunk, slice) + " was never written");
   if (!is_reduction(operation.of(rank).collective)) {
@@ -38,23 +38,23 @@ Status check_value(Machine& machine, const Operation& operation, std::uint32_t i
   if (held.operation != index || held.chunk != origin_chunk || held.slice != slice)
     return wrong(place(operation, rank, chunk, slice) + " holds another part of the data: chunk " +
                  std::to_string(held.chunk) + ", slice " + std::to_string(held.slice));
-  if (operation.options().numerics == Numerics::rank_order && value != expressions.sum(in_order, true))
+  if (operation.options().numerics == Numerics::rank_order && value != expressions.sum(in_order))
     return wrong(place(operation, rank, chunk, slice) + " should be the sum in rank order, rounded once, but is " +
                  expressions.text(value));
   return {};
 }
 
-Status check_outputs(Machine& machine, const Operation& operation, std::uint32_t index) {
+Status check_outputs(ProofState& state, const Operation& operation, std::uint32_t index) {
   for (std::uint32_t rank = 0; rank < operation.ranks(); ++rank)
     for (std::uint32_t chunk = 0; chunk < operation.chunks(rank, Buffer::output); ++chunk) {
       const std::uint32_t slices = operation.slices(operation.length(rank, Buffer::output, chunk));
       for (std::uint32_t slice = 0; slice < slices; ++slice) {
-        const auto value = machine.memory(index).result(rank, Buffer::output, chunk, slice).value;
-        STRAIT_TRY(check_value(machine, operation, index, rank, chunk, slice, value));
+        const auto value = state.memory(index).result(rank, Buffer::output, chunk, slice).value;
+        STRAIT_TRY(check_value(state, operation, index, rank, chunk, slice, value));
         if (operation.of(rank).collective == Collective::all_reduce &&
-            value != machine.memory(index).result(0, Buffer::output, chunk, slice).value)
+            value != state.memory(index).result(0, Buffer::output, chunk, slice).value)
           return wrong(place(operation, rank, chunk, slice) +
-                       " is added in another order than on rank 0: " + machine.expressions().text(value));
+                       " is added in another order than on rank 0: " + state.expressions().text(value));
       }
     }
   return {};
@@ -75,9 +75,9 @@ Status prove(std::span<const ProofOperation> operations) {
     depth = std::min(depth, operation.options.depth);
     STRAIT_TRY(proof::check_structure(described.back()));
   }
-  Machine machine(described, depth);
-  STRAIT_TRY(machine.run());
-  for (std::uint32_t i = 0; i < described.size(); ++i) STRAIT_TRY(check_outputs(machine, described[i], i));
+  ProofState state(described, depth);
+  STRAIT_TRY(state.run());
+  for (std::uint32_t i = 0; i < described.size(); ++i) STRAIT_TRY(check_outputs(state, described[i], i));
   return {};
 }
 

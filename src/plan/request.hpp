@@ -33,11 +33,10 @@ struct PlanRequest {
   std::uint32_t ranks = 1;
   std::uint32_t root = 0;
   Shape shape;
-  bool order_free = false;   ///< whether any order of operands gives the same bits (is_order_free(type, op))
-  bool multicast = true;     ///< whether a link may have several readers
-  bool peer_memory = false;  ///< whether ranks can address one another's buffers
-  bool in_place = false;     ///< whether this rank's call is in place; may differ between ranks
-  std::uint32_t lanes = 1;   ///< number of lanes that the algorithm may use; it may use fewer
+  bool multicast = true;                     ///< whether a link may have several readers
+  bool peer_memory = false;                  ///< whether ranks can address one another's buffers
+  bool in_place = false;                     ///< whether this rank's call is in place; may differ between ranks
+  std::uint32_t lanes = 1;                   ///< number of lanes that the algorithm may use; it may use fewer
   std::vector<PointToPoint> point_to_point;  ///< send_recv only
 };
 
@@ -53,8 +52,10 @@ struct Algorithm {
   std::string_view name;
   std::string_view source;  ///< paper, standard or "folklore"
   bool (*supports)(const PlanRequest&);
-  RankPlan (*build)(const PlanRequest&, std::uint32_t rank);
-  Numerics (*numerics)(const PlanRequest&);
+  RankPlan (*nameless)(const PlanRequest&, std::uint32_t rank);  ///< the plan, without the algorithm's name
+  Numerics sums = Numerics::rounded;  ///< numerics of its reductions; other collectives round nothing
+
+  RankPlan build(const PlanRequest& request, std::uint32_t rank) const;
 };
 
 /// Returns all algorithms in a fixed order (in selection, the earlier one wins a tie).

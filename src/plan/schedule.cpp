@@ -2,25 +2,20 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
 
 namespace strait {
 namespace {
-
-using LinkName = std::tuple<std::uint32_t, std::uint16_t, std::vector<std::uint32_t>>;
-using SignalName = std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>;
 
 /// The steps that use the two ends of a link or signal, in order.
 struct Uses {
   std::vector<std::uint32_t> from;
   std::map<std::uint32_t, std::vector<std::uint32_t>> to;  ///< by rank
-  std::uint32_t credits = 0;
 };
 
 void add_arrows(Schedule& schedule, const Uses& uses, bool is_signal) {
   for (const auto& [rank, readers] : uses.to)
-    for (std::size_t i = uses.credits; i < readers.size() && i - uses.credits < uses.from.size(); ++i)
-      schedule.arrows.push_back({uses.from[i - uses.credits], readers[i], is_signal});
+    for (std::size_t i = 0; i < readers.size() && i < uses.from.size(); ++i)
+      schedule.arrows.push_back({uses.from[i], readers[i], is_signal});
 }
 
 /// Assigns to each step the length of the longest path from the start as its row, in topological order.
@@ -62,15 +57,9 @@ Schedule schedule_of(const Plan& plan) {
         const auto id = static_cast<std::uint32_t>(schedule.steps.size());
         schedule.steps.push_back({mine.rank, lane, index, 0});
         const auto uses_of_link = [&](const Operand& operand) -> Uses& {
-          const LinkEnd& end = mine.links[operand.link];
-          return links[{end.writer, end.tag, end.readers}];
+          return links[mine.links[operand.link].name()];
         };
-        const auto uses_of_signal = [&](std::uint16_t signal) -> Uses& {
-          const SignalEnd& end = mine.signals[signal];
-          Uses& uses = signals[{end.from, end.to, end.tag}];
-          uses.credits = end.credits;
-          return uses;
-        };
+        const auto uses_of_signal = [&](std::uint16_t signal) -> Uses& { return signals[mine.signals[signal].name()]; };
         for (const Operand& source : step.sources)
           if (source.kind == Operand::Kind::receive) uses_of_link(source).to[mine.rank].push_back(id);
         for (const Operand& destination : step.destinations)

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/units.hpp"
+
 namespace strait {
 
 std::size_t cpu_reduce_border_bytes(std::uint32_t meeting, std::uint32_t crossing, std::uint32_t ranks,
@@ -11,7 +13,6 @@ std::size_t cpu_reduce_border_bytes(std::uint32_t meeting, std::uint32_t crossin
   // The fixed cost of the threads: where six to ten ranks behind one link of 44 GB/s broke even.
   constexpr double start_us = 700;
   constexpr std::size_t least_bytes = 1 << 20;
-  constexpr double bytes_per_us = 1e3;  // in one GB/s
   if (meeting < 2 || rates.gbps <= 0 || rates.sums_gbps <= 0) return 0;
   const double m = meeting, gbps = rates.gbps * ranks / crossing;
   const double by_gpus_us = 2 * (m - 1) / m / (gbps * bytes_per_us);  // per byte of the message

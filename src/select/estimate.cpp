@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/units.hpp"
 #include "select/representatives.hpp"
 
 namespace strait {
 namespace {
 
 constexpr std::uint32_t walked_slices = 3;
-constexpr double bytes_per_us = 1e3;  // in one GB/s
 using End = Representatives::End;
 
 double step_bytes(const Representatives::Step& step, const Layout& layout, std::size_t element_bytes,
@@ -36,11 +36,8 @@ class Walk {
         free_us_(who.ranks(), 0),
         ends_us_(slices_, 0),
         lanes_(who.lanes().size()) {
-    for (std::size_t channel = 0; channel < given_.size(); ++channel) {
-      const Representatives::Channel& one = who.channels()[channel];
-      given_[channel] = one.credits;
-      first_given_[channel + 1] = first_given_[channel] + one.credits + one.gives * slices_;
-    }
+    for (std::size_t channel = 0; channel < given_.size(); ++channel)
+      first_given_[channel + 1] = first_given_[channel] + who.channels()[channel].gives * slices_;
     given_us_.assign(first_given_.back(), 0);
   }
 
@@ -95,8 +92,7 @@ class Walk {
           lane.next_waiting = std::exchange(waiting_[channel], index);
           return false;
         }
-        begin_us = std::max(begin_us, given_us_[first_given_[channel] + next] +
-                                          (next < who_.channels()[channel].credits ? 0 : ends[i].latency_us));
+        begin_us = std::max(begin_us, given_us_[first_given_[channel] + next] + ends[i].latency_us);
       }
       take_step(range.rank, lane, step, ends, begin_us);
       if (++lane.step < range.end) continue;

@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <limits>
 
-#include "plan/layout.hpp"
 #include "select/selector.hpp"
 
 namespace strait {
@@ -24,9 +23,7 @@ ClockSize size_of(const Operation& operation, std::size_t slice_bytes) {
   return {.count = operation.count, .element_bytes = size_bytes(operation.type), .slice_bytes = slice_bytes};
 }
 
-std::uint32_t slices_of(const Plan& plan, const ClockSize& size) {
-  return Layout(plan.front(), size.count, size.element_bytes, size.slice_bytes).slices;
-}
+std::uint32_t slices_of(const Plan& plan, const ClockSize& size) { return layout_of(plan.front(), size).slices; }
 
 /// Returns the number of steps that the clock simulates.
 std::size_t simulated_steps(const Plan& plan, const ClockSize& size) {
@@ -89,9 +86,7 @@ class Predictor {
     return fail(Code::unsupported, "no algorithm does this operation");
   }
 
-  bool in_class(const Algorithm& algorithm) const {
-    return wanted_ == Numerics::rounded || algorithm.numerics(request_) == wanted_;
-  }
+  bool in_class(const Algorithm& algorithm) const { return wanted_ == Numerics::rounded || algorithm.sums == wanted_; }
 
   /// Returns the forced algorithm alone, or those of the class, with the others if they are asked for.
   std::vector<const Algorithm*> candidates() const {
@@ -231,7 +226,6 @@ PlanRequest request_for(const Machine& machine, const Operation& operation) {
   PlanRequest request = machine.request;
   request.collective = operation.collective;
   request.root = operation.root;
-  request.order_free = !is_reduction(operation.collective) || is_order_free(operation.type, operation.op);
   return request;
 }
 

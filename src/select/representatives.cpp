@@ -1,10 +1,10 @@
 #include "select/representatives.hpp"
 
 #include <algorithm>
-#include <tuple>
 #include <unordered_map>
 
 #include "base/hash.hpp"
+#include "base/units.hpp"
 
 namespace strait {
 namespace {
@@ -14,7 +14,6 @@ constexpr std::size_t most_island_steps = 8192;  // most steps of their plans to
 constexpr std::size_t most_steps = 96 << 10;     // most steps of all ranks, if all are walked
 // Most ranks whose plans depend on the shape, because building each of these looks through all islands.
 constexpr std::uint32_t most_shape_walks = 256;
-constexpr double bytes_per_us = 1e3;  // in one GB/s
 
 /// Identifies a link or signal, equally at both ends. Nearly all have one reader, which is kept outside the vector.
 struct Name {
@@ -39,29 +38,23 @@ struct NameHash {
   }
 };
 
-/// Returns the time per byte in excess of a copy within the rank's own cache.
-double extra(double gbps, double copy_gbps) { return gbps > 0 ? std::max(0.0, 1 / gbps - 1 / copy_gbps) : 0; }
-
 double us_per_byte(const Step& step, const RankPlan& plan, const LevelModel& machine) {
+  if (step.sources.empty()) return 0;
   const ClockModel& rank_costs = machine.rank_costs;
-  const double copy = 1 / rank_costs.copy_gbps;
-  const double further =
-      rank_costs.memory.two_copies_gbps > 0 ? std::max(0.0, 1 / rank_costs.memory.two_copies_gbps - copy) : copy / 2;
-  double cost = step.reduces ? static_cast<double>(step.sources.size()) / rank_costs.reduce_gbps : copy;
-  if (step.destinations.size() > 1) cost += static_cast<double>(step.destinations.size() - 1) * further;
   const auto path_from = [&](std::uint32_t from) {
     const double gbps = machine.levels[machine.level_between(from, plan.rank)].gbps;
-    return gbps > 0 ? 1 / gbps : 0;
+    return gbps > 0 ? 1 / (gbps * bytes_per_us) : 0;
   };
+  double cost = rank_costs.move_us(step, 1);
   const Writes writes = step.destinations.size() > 1 ? Writes::beside : Writes::alone;
   for (const auto* operands : {&step.sources, &step.destinations})
     for (const Operand& operand : *operands) {
       if (operand.kind == Operand::Kind::receive)
-        cost += extra(rank_costs.memory.fetch_gbps, rank_costs.copy_gbps) + path_from(plan.links[operand.link].writer);
-      if (operand.kind == Operand::Kind::send) cost += rank_costs.replace_us_per_byte(writes) * bytes_per_us;
+        cost += rank_costs.extra_us(1, rank_costs.memory.fetch_gbps) + path_from(plan.links[operand.link].writer);
+      if (operand.kind == Operand::Kind::send) cost += rank_costs.replace_us_per_byte(writes);
       if (operand.kind == Operand::Kind::peer) cost += path_from(operand.peer);
     }
-  return step.sources.empty() ? 0 : cost / bytes_per_us;
+  return cost;
 }
 
 /// Returns the chunk whose bytes a step moves; all its operands are equally long.
@@ -272,7 +265,7 @@ Status Representatives::build(std::uint32_t count, const Symmetry& symmetry) {
       if (gives) channels_.push_back(channel);
     };
     for (const LinkEnd& end : plan.links) add(end, end.sends, {});
-    for (const SignalEnd& end : plan.signals) add(end, end.signals, {end.credits, 0, true});
+    for (const SignalEnd& end : plan.signals) add(end, end.signals, {0, true});
   }
   std::vector<std::uint32_t> channel_of_taken;
   channel_of_taken.reserve(draft.taken.size());
@@ -304,12 +297,6 @@ Status Representatives::build(std::uint32_t count, const Symmetry& symmetry) {
   ranks_ = count;
   takers_ = static_cast<std::uint32_t>(draft.taken.size());
   return {};
-}
-
-Layout Representatives::layout(const ClockSize& size) const {
-  Layout layout(plan_, size.count, size.element_bytes, size.slice_bytes);
-  if (plan_.collective == Collective::barrier) layout.slices = 1;
-  return layout;
 }
 
 }  // namespace strait

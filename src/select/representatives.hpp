@@ -25,7 +25,7 @@ class Representatives {
     std::uint16_t gives = 0;
     static constexpr std::uint32_t no_chunk = UINT32_MAX;
     double overhead_us(const ClockModel& model) const {
-      return model.step_us + model.link_us * std::max(0, takes + gives - 1);
+      return model.step_us + model.links_us(std::size_t{takes} + gives);
     }
   };
   /// A link or signal that a step uses: it takes (receives or waits) or gives (sends or signals).
@@ -43,8 +43,7 @@ class Representatives {
   };
   /// What both ends of a link or signal need to know about it.
   struct Channel {
-    std::uint32_t credits = 0;  ///< initial value, of a signal
-    std::uint32_t gives = 0;    ///< how often a slice is given (sent or signalled)
+    std::uint32_t gives = 0;  ///< how often a slice is given (sent or signalled)
     bool signal = false;
   };
   /// A chunk whose bytes pass from one island of a level to another.
@@ -72,7 +71,7 @@ class Representatives {
   const std::vector<Crossing>& crossings() const { return crossings_; }
   std::uint32_t takers() const { return takers_; }
   bool stand_for_all() const { return stand_for_all_; }
-  Layout layout(const ClockSize& size) const;
+  Layout layout(const ClockSize& size) const { return layout_of(plan_, size); }
 
  private:
   struct Draft;

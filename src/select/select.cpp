@@ -17,7 +17,7 @@ namespace {
 constexpr std::array<std::size_t, 5> slice_sizes_bytes{16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10};
 
 bool in_class(const Algorithm& algorithm, const PlanRequest& request, Numerics wanted) {
-  return algorithm.supports(request) && (wanted == Numerics::rounded || algorithm.numerics(request) == wanted);
+  return algorithm.supports(request) && (wanted == Numerics::rounded || algorithm.sums == wanted);
 }
 
 std::string microseconds(double time_us) {
@@ -145,7 +145,7 @@ std::string why_simpler(const PlanRequest& request, const std::string& chosen, c
 }
 
 Numerics numerics_class(const PlanRequest& request, DataType type, ReduceOp op) {
-  if (!is_reduction(request.collective) || request.order_free || is_order_free(type, op)) return Numerics::rounded;
+  if (!is_reduction(request.collective) || is_order_free(type, op)) return Numerics::rounded;
   for (const Algorithm& algorithm : catalogue())
     if (in_class(algorithm, request, Numerics::rank_order)) return Numerics::rank_order;
   return Numerics::rounded;

@@ -51,7 +51,6 @@ PlanRequest Selector::request(const SelectQuery& query) const {
   request.ranks = settings_.model.ranks;
   request.root = query.root;
   request.shape = settings_.shape;
-  request.order_free = !is_reduction(query.collective) || is_order_free(query.type, query.op);
   request.multicast = settings_.multicast;
   request.peer_memory = query.peer_memory;
   return request;

@@ -42,9 +42,7 @@ bool can_do(const Algorithm& algorithm, Collective collective) {
   PlanRequest request;
   request.collective = collective;
   request.ranks = 4;
-  request.peer_memory = true;
-  request.shape.levels = {{0, 0, 1, 1}};
-  return algorithm.supports(request);
+  return asks_for(algorithm, request) != Asks::something_else;
 }
 
 /// Reads one table. Keeps the first problem that is found, with its line.

@@ -71,9 +71,8 @@ class SignalSender {
 class SignalWaiter {
  public:
   virtual ~SignalWaiter() = default;
-  /// Takes one signal and returns true if more have been added than taken. `credits` counts as that many signals added
-  /// in advance.
-  virtual bool try_take(std::uint32_t credits) noexcept = 0;
+  /// Takes one signal and returns true if more have been added than taken.
+  virtual bool try_take() noexcept = 0;
 };
 
 }  // namespace strait

@@ -59,7 +59,6 @@ HostRates rates_of(int rank) {
 std::string chosen_with(const ClockModel& model, std::size_t count) {
   PlanRequest request;
   request.ranks = ranks;
-  request.order_free = true;
   const auto choice = choose(request, DataType::int32, ReduceOp::sum, count, model);
   return choice ? choice->algorithm + " " + std::to_string(choice->slice_bytes) : choice.error().message;
 }

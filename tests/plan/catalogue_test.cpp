@@ -60,7 +60,7 @@ class CatalogueProof : public testing::TestWithParam<Case> {
             const Status proof = prove(plan, {.depth = depth,
                                               .slices = slices,
                                               .in_place = in_place,
-                                              .numerics = algorithm.numerics(request),
+                                              .numerics = algorithm.sums,
                                               .point_to_point = {}});
             EXPECT_TRUE(proof) << proof.error().message << "\n(depth " << depth << ", slices " << slices << ", "
                                << test::text(request, placement) << ")\n"

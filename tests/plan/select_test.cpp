@@ -37,7 +37,7 @@ TEST(Select, FloatingSumsStayInTheClassThatRoundsOnce) {
     const auto choice = choose(request, DataType::float32, ReduceOp::sum, count, host_model(8, 8));
     ASSERT_TRUE(choice);
     for (const Alternative& alternative : choice->alternatives)
-      EXPECT_EQ(find_algorithm(alternative.algorithm)->numerics(request), Numerics::rank_order);
+      EXPECT_EQ(find_algorithm(alternative.algorithm)->sums, Numerics::rank_order);
   }
   const auto integers = choose(request, DataType::int32, ReduceOp::sum, 10000, host_model(8, 8));
   const auto floats = choose(request, DataType::float32, ReduceOp::sum, 10000, host_model(8, 8));

@@ -26,7 +26,7 @@ ProofOperation random_operation(std::uint32_t ranks, std::mt19937& random) {
             {.depth = 1 + static_cast<std::uint32_t>(random() % 3),
              .slices = 1 + static_cast<std::uint32_t>(random() % 4),
              .in_place = in_place,
-             .numerics = algorithm.numerics(request),
+             .numerics = algorithm.sums,
              .point_to_point = {}}};
   }
 }

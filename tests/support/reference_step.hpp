@@ -36,16 +36,9 @@ std::vector<Bytes> run_step(const ReduceCall& call) {
   std::vector<Bytes> results(call.destinations.size());
   for (std::size_t d = 0; d < results.size(); ++d) {
     for (std::size_t i = 0; i < call.count; ++i) {
-      const auto append = [&](auto value) {
-        const auto* bytes = reinterpret_cast<const std::byte*>(&value);
-        results[d].insert(results[d].end(), bytes, bytes + sizeof(value));
-      };
-      const auto sum = accumulate<type, op>(call, i);
-      if (call.destinations[d].wide) {
-        append(spec::store_wide(sum));
-      } else {
-        append(spec::store<type>(sum));
-      }
+      const auto sum = spec::store<type>(accumulate<type, op>(call, i));
+      const auto* bytes = reinterpret_cast<const std::byte*>(&sum);
+      results[d].insert(results[d].end(), bytes, bytes + sizeof(sum));
     }
   }
   return results;

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/units.hpp"
 #include "doctor/measure.hpp"
 #include "doctor/measure_rate.hpp"
 #include "doctor/team.hpp"
@@ -18,13 +19,12 @@ namespace {
 
 constexpr std::size_t piece_bytes = 64 << 10;  // the size of a slice
 constexpr int repeats = 25;
-constexpr double bytes_per_us = 1e3;  // at 1 GB/s
 
 /// Copies from `source` to `destination` piece by piece. The shorter of the two is used again and again.
 void copy_through(const Bytes& destination, const Bytes& source, bool streaming = false) {
   const std::size_t total = std::max(destination.size(), source.size());
   for (std::size_t at = 0; at < total; at += piece_bytes) {
-    const std::array to{ReduceDestination{destination.data() + at % destination.size(), false, streaming}};
+    const std::array to{ReduceDestination{destination.data() + at % destination.size(), streaming}};
     copy(to, source.data() + at % source.size(), std::min(piece_bytes, total - at));
   }
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/units.hpp"
 #include "doctor/for_now.hpp"
 #include "doctor/measure.hpp"
 #include "doctor/team.hpp"
@@ -58,7 +59,7 @@ Status measure_overheads(HostRates& rates) {
   const std::unique_ptr<straitComm, CommDestroyer> owner(comm);
   STRAIT_ASSIGN(const double one_us, call_us(comm, slice_bytes));
   STRAIT_ASSIGN(const double many_us, call_us(comm, slices * slice_bytes));
-  const double bytes_us = slices * slice_bytes / (rates.copy_gbps * 1e3);
+  const double bytes_us = slices * slice_bytes / (rates.copy_gbps * bytes_per_us);
   rates.step_us = std::max((many_us - one_us - bytes_us) / (slices - 1), 1e-3);
   rates.call_us = std::max(one_us - rates.step_us, 1e-3);
   return {};

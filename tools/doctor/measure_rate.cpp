@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/units.hpp"
+
 namespace strait::doctor {
 
 double rate_of(Team& team, std::size_t bytes, int times, const std::function<void(int)>& work) {
@@ -17,7 +19,6 @@ double rate_of(Team& team, std::size_t bytes, int times, const std::function<voi
       taken[static_cast<std::size_t>(thread)].push_back(now_us() - began);
     }
   });
-  constexpr double bytes_per_us = 1e3;  // at 1 GB/s
   double slowest_us = 0;
   for (auto& times_us : taken) slowest_us = std::max(slowest_us, quick_quarter(std::move(times_us)));
   return static_cast<double>(bytes) / (slowest_us * bytes_per_us);

@@ -292,11 +292,10 @@ double PlanTime::spread() const {
   return more / less - 1;
 }
 
-PlanRequest plan_request(const PlanTime& plan, const std::string& transport, bool order_free) {
+PlanRequest plan_request(const PlanTime& plan, const std::string& transport) {
   PlanRequest request;
   request.collective = plan.collective;
   request.ranks = plan.ranks;
-  request.order_free = order_free;
   request.peer_memory = transport == "loopback";  // threads access one another's buffers
   return request;
 }
@@ -315,13 +314,13 @@ Result<std::vector<PlanTime>> plans_to_time(const std::string& transport, const 
         for (const Algorithm& algorithm : catalogue()) {
           PlanTime plan{
               .collective = collective, .ranks = ranks, .bytes = bytes, .algorithm = std::string(algorithm.name)};
-          const PlanRequest request = plan_request(plan, transport, true);
+          const PlanRequest request = plan_request(plan, transport);
           if (!algorithm.supports(request)) continue;
           STRAIT_ASSIGN(const Choice choice,
                         choose(request, DataType::int32, ReduceOp::sum, plan.count(), plan_clock(ranks, rates),
                                {.algorithm = plan.algorithm, .slice_bytes = 0, .max_slice_bytes = plan_slice_bytes}));
           plan.predicted_us = choice.predicted_us;
-          plan.rank_order = algorithm.numerics(plan_request(plan, transport, false)) == Numerics::rank_order;
+          plan.rank_order = !is_reduction(collective) || algorithm.sums == Numerics::rank_order;
           plans.push_back(std::move(plan));
         }
   return plans;

@@ -35,7 +35,7 @@ struct PlanTime {
 
 /// Returns the request that communicators of threads make over this transport: "loopback", or "shm" as used between
 /// processes.
-PlanRequest plan_request(const PlanTime& plan, const std::string& transport, bool order_free);
+PlanRequest plan_request(const PlanTime& plan, const std::string& transport);
 /// Returns the clock that communicators of this machine use.
 ClockModel plan_clock(std::uint32_t ranks, const HostRates& rates);
 constexpr std::size_t plan_slice_bytes = 128 << 10;  ///< size of a slot of both transports

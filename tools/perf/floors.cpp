@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/units.hpp"
+
 namespace strait::perf {
 namespace {
 
@@ -76,8 +78,7 @@ std::string describe(const LinkRates& rates) {
 }
 
 std::optional<Floor> floor_of(Collective collective, std::size_t bytes, std::uint32_t ranks, const LinkRates& rates) {
-  constexpr double bytes_a_us = 1e3;  // of 1 GB/s
-  const double whole = static_cast<double>(bytes) / bytes_a_us;
+  const double whole = static_cast<double>(bytes) / bytes_per_us;
   if (ranks < 2) return std::nullopt;
   if (const auto* peers = std::get_if<PeerLinkRates>(&rates)) {
     const auto out = least_to_peers(collective, whole, ranks);

@@ -128,7 +128,8 @@ bool RankRun::forces_rank_order(const std::string& name) const {
   request.collective = options_.collective;
   request.ranks = static_cast<std::uint32_t>(ranks_);
   request.peer_memory = options_.registration != 0;
-  return algorithm == nullptr || !algorithm->supports(request) || algorithm->numerics(request) == Numerics::rank_order;
+  return algorithm == nullptr || !algorithm->supports(request) || !is_reduction(request.collective) ||
+         algorithm->sums == Numerics::rank_order;
 }
 
 Status RankRun::allocate(std::optional<Memory>& buffer) {

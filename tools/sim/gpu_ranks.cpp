@@ -7,6 +7,7 @@
 #include <map>
 #include <tuple>
 
+#include "base/units.hpp"
 #include "perf/axis.hpp"
 #include "select/borders.hpp"
 #include "select/cpu_reduce.hpp"
@@ -19,7 +20,6 @@ using Among = IslandStep::Among;
 
 /// The plans that kernels of GPU ranks can carry out; `staged` is `two_hop` with overlapping hops.
 constexpr std::array<std::string_view, 5> kernel_plans{"one_hop", "two_hop", "staged", "direct", "barrier"};
-constexpr double bytes_per_us = 1e3;  // at 1 GB/s
 
 Call call_of(const Operation& operation) {
   Call call;

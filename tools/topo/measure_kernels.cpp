@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/units.hpp"
 #include "doctor/team.hpp"
 #include "topo/cuda_driver.hpp"
 #include "topo/kernels_ptx.hpp"
@@ -54,7 +55,6 @@ class Bench {
     STRAIT_ASSIGN(rates.call_us, slowest([&](Gpu& gpu) { return launch_us(gpu); }));
     STRAIT_ASSIGN(const double copy_us, slowest([&](Gpu& gpu) { return pass_us(gpu, gpu.copy_over); }));
     STRAIT_ASSIGN(const double add_us, slowest([&](Gpu& gpu) { return pass_us(gpu, gpu.add_up); }));
-    constexpr double bytes_per_us = 1e3;  // at 1 GB/s
     rates.copy_gbps = buffer_bytes / (copy_us * bytes_per_us);
     rates.reduce_gbps = 2 * buffer_bytes / (add_us * bytes_per_us);
     STRAIT_ASSIGN(const auto step_us, middle_step_us());

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "plan/plan.hpp"
 #include "transport/control.hpp"
 
 /// A segment is memory that all ranks of a communicator on one host can address. It begins with the control words. A
@@ -31,6 +32,8 @@ struct Key {
   std::uint32_t from;
   std::vector<std::uint32_t> to;  ///< readers of a link, or the one waiter of a signal
 
+  static Key of(const LinkEnd& end) { return {Kind::link, end.tag, end.writer, end.readers}; }
+  static Key of(const SignalEnd& end) { return {Kind::signal, end.tag, end.from, {end.to}}; }
   std::uint64_t hash() const;
 };
 

@@ -22,12 +22,11 @@ SegmentTransport::SegmentTransport(std::string_view name, Segment segment, std::
 }
 
 Result<std::byte*> SegmentTransport::link_block(const LinkEnd& end) const {
-  return segment_.find_or_make({Key::Kind::link, end.tag, end.writer, end.readers},
-                               segment_.link_bytes(end.readers.size()));
+  return segment_.find_or_make(Key::of(end), segment_.link_bytes(end.readers.size()));
 }
 
 Result<SendLink*> SegmentTransport::open_send(const LinkEnd& end) {
-  auto& link = sends_[{end.writer, end.tag, end.readers}];
+  auto& link = sends_[end.name()];
   if (!link) {
     STRAIT_ASSIGN(std::byte * block, link_block(end));
     link = std::make_unique<SlotSendLink>(SlotRing(block, end.readers.size(), segment_), end.readers.size());
@@ -36,7 +35,7 @@ Result<SendLink*> SegmentTransport::open_send(const LinkEnd& end) {
 }
 
 Result<ReceiveLink*> SegmentTransport::open_receive(const LinkEnd& end) {
-  auto& link = receives_[{end.writer, end.tag, end.readers}];
+  auto& link = receives_[end.name()];
   if (!link) {
     const auto self = std::find(end.readers.begin(), end.readers.end(), rank_);
     if (self == end.readers.end())
@@ -49,13 +48,12 @@ Result<ReceiveLink*> SegmentTransport::open_receive(const LinkEnd& end) {
 }
 
 Result<Counter*> SegmentTransport::signal_counter(const SignalEnd& end) const {
-  STRAIT_ASSIGN(std::byte * block,
-                segment_.find_or_make({Key::Kind::signal, end.tag, end.from, {end.to}}, sizeof(Counter)));
+  STRAIT_ASSIGN(std::byte * block, segment_.find_or_make(Key::of(end), sizeof(Counter)));
   return reinterpret_cast<Counter*>(block);
 }
 
 Result<SignalSender*> SegmentTransport::open_signal(const SignalEnd& end) {
-  auto& signal = signals_[{end.from, end.to, end.tag}];
+  auto& signal = signals_[end.name()];
   if (!signal) {
     STRAIT_ASSIGN(Counter * counter, signal_counter(end));
     signal = std::make_unique<CounterSender>(*counter);
@@ -64,7 +62,7 @@ Result<SignalSender*> SegmentTransport::open_signal(const SignalEnd& end) {
 }
 
 Result<SignalWaiter*> SegmentTransport::open_wait(const SignalEnd& end) {
-  auto& wait = waits_[{end.from, end.to, end.tag}];
+  auto& wait = waits_[end.name()];
   if (!wait) {
     STRAIT_ASSIGN(Counter * counter, signal_counter(end));
     wait = std::make_unique<CounterWaiter>(*counter);

@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 #include "transport/transport.hpp"
@@ -47,8 +46,6 @@ class SegmentTransport : public Transport {
   bool has_peer_calls(std::uint64_t /*sequence*/) override { return true; }
 
  private:
-  using LinkKey = std::tuple<std::uint32_t, std::uint16_t, std::vector<std::uint32_t>>;  // writer, tag, readers
-  using SignalKey = std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>;             // from, to, tag
   Result<std::byte*> link_block(const LinkEnd& end) const;
   Result<Counter*> signal_counter(const SignalEnd& end) const;
 
@@ -59,10 +56,10 @@ class SegmentTransport : public Transport {
   std::byte* own_heap_;
   std::vector<std::shared_ptr<void>> resources_;
   bool has_peer_memory_, reaches_buffers_ = false;
-  std::map<LinkKey, std::unique_ptr<SendLink>> sends_;
-  std::map<LinkKey, std::unique_ptr<ReceiveLink>> receives_;
-  std::map<SignalKey, std::unique_ptr<SignalSender>> signals_;
-  std::map<SignalKey, std::unique_ptr<SignalWaiter>> waits_;
+  std::map<LinkName, std::unique_ptr<SendLink>> sends_;
+  std::map<LinkName, std::unique_ptr<ReceiveLink>> receives_;
+  std::map<SignalName, std::unique_ptr<SignalSender>> signals_;
+  std::map<SignalName, std::unique_ptr<SignalWaiter>> waits_;
 };
 
 }  // namespace strait::slots

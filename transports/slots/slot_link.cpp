@@ -47,10 +47,10 @@ void SlotReceiveLink::release() noexcept {
   ring_.released_count(reader_).value.store(++next_, std::memory_order_release);
 }
 
-bool CounterWaiter::try_take(std::uint32_t credits) noexcept {
-  if (seen_ + credits <= taken_) {
+bool CounterWaiter::try_take() noexcept {
+  if (seen_ == taken_) {
     seen_ = counter_.value.load(std::memory_order_acquire);
-    if (seen_ + credits <= taken_) return false;
+    if (seen_ == taken_) return false;
   }
   ++taken_;
   return true;

@@ -71,7 +71,7 @@ class CounterSender final : public SignalSender {
 class CounterWaiter final : public SignalWaiter {
  public:
   explicit CounterWaiter(Counter& counter) : counter_(counter) {}
-  bool try_take(std::uint32_t credits) noexcept override;
+  bool try_take() noexcept override;
 
  private:
   Counter& counter_;

@@ -59,10 +59,10 @@ void TcpSignalSender::add() noexcept {
   engine_.signal(stream_, to_);
 }
 
-bool TcpSignalWaiter::try_take(std::uint32_t credits) noexcept {
+bool TcpSignalWaiter::try_take() noexcept {
   const std::lock_guard lock(engine_.mutex());
-  if (arrived_ + credits <= taken_) engine_.poll(from_);
-  if (arrived_ + credits <= taken_ || engine_.is_short_of_memory()) return false;
+  if (arrived_ == taken_) engine_.poll(from_);
+  if (arrived_ == taken_ || engine_.is_short_of_memory()) return false;
   ++taken_;
   return true;
 }

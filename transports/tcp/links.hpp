@@ -56,7 +56,7 @@ class TcpSignalWaiter final : public SignalWaiter {
  public:
   TcpSignalWaiter(Engine& engine, const std::uint64_t& arrived, std::uint32_t from)
       : engine_(engine), arrived_(arrived), from_(from) {}
-  bool try_take(std::uint32_t credits) noexcept override;
+  bool try_take() noexcept override;
 
  private:
   Engine& engine_;

@@ -10,11 +10,9 @@
 namespace strait::tcp {
 namespace {
 
-std::uint64_t stream_of(const LinkEnd& end) {
-  return slots::Key{slots::Key::Kind::link, end.tag, end.writer, end.readers}.hash();
-}
-std::uint64_t stream_of(const SignalEnd& end) {
-  return slots::Key{slots::Key::Kind::signal, end.tag, end.from, {end.to}}.hash();
+template <class End>
+std::uint64_t stream_of(const End& end) {
+  return slots::Key::of(end).hash();
 }
 
 /// Opens UCX and connects to the ranks that it is to reach; null if there are none. A rank without UCX tells the

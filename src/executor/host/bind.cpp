@@ -4,11 +4,6 @@
 #include "executor/host/host_program.hpp"
 
 namespace strait {
-namespace {
-
-bool has_wide_form(DataType type) { return is_floating(type) && size_bytes(type) < HostProgram::accumulator_bytes; }
-
-}  // namespace
 
 Result<std::unique_ptr<HostProgram>> HostProgram::bind(const RankPlan& plan, const Options& options,
                                                        Transport& transport) {
@@ -19,15 +14,9 @@ Result<std::unique_ptr<HostProgram>> HostProgram::bind(const RankPlan& plan, con
   program->element_bytes_ = size_bytes(options.arithmetic.type);
   program->peers_.resize(plan.ranks);
 
-  // A wide slot needs more bytes for the same number of elements, so all slices shrink to what fits.
-  const bool wide = has_wide_form(options.arithmetic.type) &&
-                    (plan.wide_scratch ||
-                     std::any_of(plan.links.begin(), plan.links.end(), [](const LinkEnd& end) { return end.wide; }));
-  const std::size_t widening = wide ? accumulator_bytes / program->element_bytes_ : 1;
-  const std::size_t slice_bytes = std::min(options.slice_bytes, transport.slot_bytes()) / widening;
+  const std::size_t slice_bytes = std::min(options.slice_bytes, transport.slot_bytes());
   program->layout_ = Layout(plan, options.count, program->element_bytes_, slice_bytes);
-  program->scratch_chunk_bytes_ = program->layout_.slice_elements * program->element_bytes_ * widening;
-  program->scratch_.resize(plan.scratch_chunks * program->scratch_chunk_bytes_);
+  program->scratch_.resize(plan.scratch_chunks * program->layout_.slice_elements * program->element_bytes_);
 
   for (const Lane& lane : plan.lanes) {
     BoundLane bound;
@@ -49,7 +38,7 @@ Result<HostProgram::BoundStep> HostProgram::bind_step(const RankPlan& plan, cons
   for (std::uint16_t index : step.waits) {
     const SignalEnd& end = plan.signals[index];
     STRAIT_ASSIGN(SignalWaiter * waiter, transport.open_wait(end));
-    bound.waits.push_back({waiter, end.credits, end.from});
+    bound.waits.push_back({waiter, end.from});
   }
   for (const Operand& operand : step.sources) {
     STRAIT_ASSIGN(BoundOperand source, bind_operand(plan, operand, transport));
@@ -59,9 +48,7 @@ Result<HostProgram::BoundStep> HostProgram::bind_step(const RankPlan& plan, cons
     STRAIT_ASSIGN(BoundOperand destination, bind_operand(plan, operand, transport));
     bound.destinations.push_back(destination);
   }
-  bound.copies = !bound.reduces && bound.sources.size() == 1 &&
-                 std::all_of(bound.destinations.begin(), bound.destinations.end(),
-                             [&](const BoundOperand& to) { return to.wide == bound.sources.front().wide; });
+  bound.copies = !bound.reduces && bound.sources.size() == 1;
   for (BoundOperand& to : bound.destinations)
     to.direct = bound.copies && to.kind == Operand::Kind::send && to.send->sends_from_anywhere();
   // Only with a single destination, for which nothing else must be waited for: when the message was sent, everything
@@ -89,10 +76,8 @@ Result<HostProgram::BoundOperand> HostProgram::bind_operand(const RankPlan& plan
   bound.buffer = operand.buffer;
   bound.rank = operand.peer;
   bound.chunk = chunk_extent(operand.buffer, operand.chunk);
-  const bool widens = has_wide_form(options_.arithmetic.type);
   switch (operand.kind) {
     case Operand::Kind::local:
-      bound.wide = widens && operand.buffer == Buffer::scratch && plan.wide_scratch;
       bound.rank = plan.rank;
       break;
     case Operand::Kind::peer:
@@ -103,14 +88,12 @@ Result<HostProgram::BoundOperand> HostProgram::bind_operand(const RankPlan& plan
     case Operand::Kind::send: {
       const LinkEnd& end = plan.links[operand.link];
       STRAIT_ASSIGN(bound.send, transport.open_send(end));
-      bound.wide = widens && end.wide;
       bound.readers = end.readers;
       break;
     }
     case Operand::Kind::receive: {
       const LinkEnd& end = plan.links[operand.link];
       STRAIT_ASSIGN(bound.receive, transport.open_receive(end));
-      bound.wide = widens && end.wide;
       bound.rank = end.writer;
       break;
     }

@@ -57,7 +57,7 @@ Result<bool> HostProgram::make_ready(BoundLane& lane, BoundStep& step) {
   for (; lane.ready < total; ++lane.ready) {
     const std::size_t index = lane.ready;
     if (index < waits) {
-      if (!step.waits[index].waiter->try_take(step.waits[index].credits)) return false;
+      if (!step.waits[index].waiter->try_take()) return false;
       continue;
     }
     BoundOperand& operand =
@@ -117,7 +117,7 @@ Result<bool> HostProgram::acquire(BoundStep& step, BoundOperand& operand, std::u
 std::optional<std::span<std::byte>> HostProgram::place_of_received(BoundStep& step, std::uint32_t slice) {
   BoundOperand& to = step.destinations.front();
   if (!find_piece(to, slice)) return std::nullopt;
-  return std::span(address(to, slice), slice_count(step, slice) * (to.wide ? accumulator_bytes : element_bytes_));
+  return std::span(address(to, slice), slice_count(step, slice) * element_bytes_);
 }
 
 Status HostProgram::check_signature(const BoundStep& step, std::uint32_t rank, const CallSignature& seen) {
@@ -129,10 +129,8 @@ Status HostProgram::check_signature(const BoundStep& step, std::uint32_t rank, c
 
 std::byte* HostProgram::address(const BoundOperand& operand, std::uint32_t slice) {
   if (operand.slot != nullptr) return operand.slot;
-  const std::size_t offset = operand.buffer == Buffer::scratch
-                                 ? operand.chunk.offset / layout_.slice_elements * scratch_chunk_bytes_
-                                 : (operand.chunk.offset + slice * layout_.slice_elements) * element_bytes_;
-  if (operand.buffer == Buffer::scratch) return scratch_.data() + offset;
+  if (operand.buffer == Buffer::scratch) return scratch_.data() + operand.chunk.offset * element_bytes_;
+  const std::size_t offset = (operand.chunk.offset + slice * layout_.slice_elements) * element_bytes_;
   const bool input = operand.buffer == Buffer::input;
   // Computed with integers: if the caller gives the extents, the base is null and the offset is the address.
   std::uintptr_t base = 0;
@@ -166,16 +164,14 @@ void HostProgram::execute(const BoundStep& step, std::uint32_t slice) {
 void HostProgram::compute(const BoundStep& step, std::uint32_t slice, std::size_t count) {
   sources_.clear();
   destinations_.clear();
-  for (const BoundOperand& source : step.sources) sources_.push_back({address(source, slice), source.wide});
+  for (const BoundOperand& source : step.sources) sources_.push_back({address(source, slice)});
   for (const BoundOperand& destination : step.destinations)
-    if (!destination.direct)
-      destinations_.push_back({address(destination, slice), destination.wide, destination.streaming});
+    if (!destination.direct) destinations_.push_back({address(destination, slice), destination.streaming});
 
   if (destinations_.empty() || (step.receives_in_place && destinations_.front().pointer == sources_.front().pointer))
     return;
   if (step.copies) {
-    const std::size_t width_bytes = sources_.front().wide ? accumulator_bytes : element_bytes_;
-    copy(destinations_, sources_.front().pointer, count * width_bytes, options_.simd);
+    copy(destinations_, sources_.front().pointer, count * element_bytes_, options_.simd);
     return;
   }
   reduce({.type = options_.arithmetic.type,
@@ -192,14 +188,13 @@ void HostProgram::finish(const BoundStep& step, std::uint32_t slice, std::size_t
   for (const BoundOperand& destination : step.destinations)
     if (destination.direct) {
       const BoundOperand& source = step.sources.front();
-      destination.send->publish_from(
-          signature_of(step), {address(source, slice), count * (source.wide ? accumulator_bytes : element_bytes_)});
+      destination.send->publish_from(signature_of(step), {address(source, slice), count * element_bytes_});
     }
   for (const BoundOperand& source : step.sources)
     if (source.kind == Operand::Kind::receive) source.receive->release();
   for (const BoundOperand& destination : step.destinations)
     if (destination.kind == Operand::Kind::send && !destination.direct)
-      destination.send->publish(signature_of(step), count * (destination.wide ? accumulator_bytes : element_bytes_));
+      destination.send->publish(signature_of(step), count * element_bytes_);
   for (SignalSender* signal : step.signals) signal->add();
   if (options_.pieces != nullptr)
     for (const auto* operands : {&step.sources, &step.destinations})

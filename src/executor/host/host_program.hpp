@@ -41,9 +41,6 @@ class MessagePieces {
 /// programs.
 class HostProgram {
  public:
-  /// Size of an accumulator of f16, bf16 and fp8, the types that accumulate in a wider type.
-  static constexpr std::size_t accumulator_bytes = 4;
-
   struct Options {
     Arithmetic arithmetic;
     std::size_t count = 0;        ///< as the API counts (see Layout)
@@ -95,7 +92,6 @@ class HostProgram {
   struct BoundOperand {
     Operand::Kind kind;
     Buffer buffer;
-    bool wide = false;
     bool streaming = false;
     /// Whether a send publishes the source where it lies, without a copy to the slot.
     bool direct = false;
@@ -108,7 +104,6 @@ class HostProgram {
   };
   struct BoundWait {
     SignalWaiter* waiter;
-    std::uint32_t credits;
     std::uint32_t rank;
   };
   struct BoundStep {
@@ -159,7 +154,6 @@ class HostProgram {
   Layout layout_;
   std::uint32_t ranks_ = 1;
   std::size_t element_bytes_ = 1;
-  std::size_t scratch_chunk_bytes_ = 0;
   Transport* transport_ = nullptr;
   std::vector<BoundLane> lanes_;
   std::vector<std::byte> scratch_;

@@ -32,12 +32,11 @@ struct ReduceSource {
 /// least that of the element), for data that this processor does not read soon.
 struct ReduceDestination {
   void* pointer = nullptr;
-  bool wide = false;
   bool streaming = false;
 };
 
 /// destinations = reduce(sources), for `count` elements at any alignment. A destination may be exactly one of the
-/// sources (and of the same width); other overlaps are not allowed. There is at least one source. A premul_sum adds
+/// sources (if that is not wide); other overlaps are not allowed. There is at least one source. A premul_sum adds
 /// sources that premultiply() has already multiplied.
 struct ReduceCall {
   DataType type = DataType::float32;
@@ -58,8 +57,8 @@ void reduce(const ReduceCall& call, Simd simd = best_simd());
 void premultiply(DataType type, void* destination, const void* source, const void* scalar, std::size_t count,
                  Simd simd = best_simd());
 
-/// Copies `size_bytes` to every destination (`wide` is ignored), reading the source from memory once. A destination may
-/// be exactly the source; other overlaps are not allowed.
+/// Copies `size_bytes` to every destination, reading the source from memory once. A destination may be exactly the
+/// source; other overlaps are not allowed.
 void copy(std::span<const ReduceDestination> destinations, const void* source, std::size_t size_bytes,
           Simd simd = best_simd());
 

@@ -46,16 +46,16 @@ struct Kernel {
     return load_unaligned<Values>(pointer);
   }
 
-  [[gnu::always_inline]] static void store_vector(void* pointer, Values value, bool wide, bool streaming) {
+  [[gnu::always_inline]] static void store_vector(void* pointer, Values value, bool streaming) {
     if constexpr (small) {
-      if (!wide) return store_block<block_bytes>(pointer, round_small<Element>(value), streaming);
+      store_block<block_bytes>(pointer, round_small<Element>(value), streaming);
+    } else {
+      if constexpr (floating) {
+        const Values nan = as<Values>(Wrapping{} + FloatFormat<Accumulator>::canonical_nan);
+        value = value != value ? nan : value;
+      }
+      store_block<vector_bytes>(pointer, as<Block<vector_bytes>>(value), streaming);
     }
-    static_cast<void>(wide);
-    if constexpr (floating) {
-      const Values nan = as<Values>(Wrapping{} + FloatFormat<Accumulator>::canonical_nan);
-      value = value != value ? nan : value;
-    }
-    store_block<vector_bytes>(pointer, as<Block<vector_bytes>>(value), streaming);
   }
 
   [[gnu::always_inline]] static Values multiply(Values a, Values b) {
@@ -100,10 +100,10 @@ struct Kernel {
     return load_vector(padded, wide);
   }
 
-  static void store_rest(void* pointer, Values value, bool wide, std::size_t rest) {
+  static void store_rest(void* pointer, Values value, std::size_t rest) {
     alignas(vector_bytes) unsigned char padded[vector_bytes];
-    store_vector(padded, value, wide, false);
-    std::memcpy(pointer, padded, rest * width(wide));
+    store_vector(padded, value, false);
+    std::memcpy(pointer, padded, rest * sizeof(Element));
   }
 
   /// Reads a block from a source: `vectors` vectors, or if `rest` is not 0, `rest` elements of one vector.
@@ -124,15 +124,11 @@ struct Kernel {
   template <int vectors>
   [[gnu::always_inline]] static void write(ReduceDestination destination, std::size_t first, std::size_t rest,
                                            const Values (&values)[vectors]) {
-    auto* pointer = static_cast<unsigned char*>(destination.pointer) + first * width(destination.wide);
+    auto* pointer = static_cast<unsigned char*>(destination.pointer) + first * sizeof(Element);
     if (rest != 0) {
-      store_rest(pointer, values[0], destination.wide, rest);
-    } else if (small && destination.wide) {
-      for (int v = 0; v < vectors; ++v)
-        store_vector(pointer + v * vector_bytes, values[v], true, destination.streaming);
+      store_rest(pointer, values[0], rest);
     } else {
-      for (int v = 0; v < vectors; ++v)
-        store_vector(pointer + v * block_bytes, values[v], false, destination.streaming);
+      for (int v = 0; v < vectors; ++v) store_vector(pointer + v * block_bytes, values[v], destination.streaming);
     }
   }
 
@@ -174,7 +170,7 @@ struct Kernel {
       const ReduceDestination& destination = call.destinations[d];
       if (!destination.streaming) continue;
       const std::size_t bytes = (0 - reinterpret_cast<std::uintptr_t>(destination.pointer)) % line_bytes;
-      const std::size_t elements = bytes / width(destination.wide);
+      const std::size_t elements = bytes / sizeof(Element);
       return elements < call.count ? elements : call.count;
     }
     return 0;

@@ -47,11 +47,8 @@ class RankCompiler {
     };
     if (plan_.ranks > max_ranks) return unsupported("it has more than " + std::to_string(max_ranks) + " ranks");
     if (plan_.lanes.size() > max_lanes) return unsupported("it has more than " + std::to_string(max_lanes) + " lanes");
-    if (plan_.wide_scratch) return unsupported("its scratch holds accumulators");
     if (plan_.collective == Collective::all_to_all_v || plan_.collective == Collective::send_recv)
       return unsupported("chunks of caller-given lengths");
-    for (const LinkEnd& link : plan_.links)
-      if (link.wide) return unsupported("its links carry accumulators");
     return {};
   }
 
@@ -180,7 +177,6 @@ class RankCompiler {
     if (const auto known = signal_channels_.find(index); known != signal_channels_.end()) return known->second;
     const SignalEnd& signal = plan_.signals[index];
     Channel channel;
-    channel.credit = signal.signals ? 0 : signal.credits;
     channel.peer = signal.signals ? signal.to : signal.from;
     channel.tag = signal.tag;
     STRAIT_ASSIGN(const std::uint16_t id,

@@ -43,7 +43,7 @@ struct Channel {
   Address posted;               ///< the `waited` of the other end
   Address slots;                ///< links only: in the reader's memory
   std::uint32_t per_slice = 0;  ///< number of uses in a slice
-  std::uint32_t credit = 0;     ///< writer of a link: the link's depth; waiter: the signal's credits
+  std::uint32_t credit = 0;     ///< writer of a link: the link's depth
   std::uint32_t peer = 0;       ///< the rank at the other end, for error messages
   std::uint32_t tag = 0;        ///< for error messages
 };

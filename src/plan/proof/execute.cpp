@@ -2,12 +2,12 @@
 #include <optional>
 
 #include "plan/print.hpp"
-#include "plan/proof/machine.hpp"
+#include "plan/proof/proof_state.hpp"
 
-/// The effect of one step on the symbolic machine.
+/// The effect of one step on the state of a proof.
 namespace strait::proof {
 
-Status Machine::execute(LaneState& lane, const Step& step) {
+Status ProofState::execute(LaneState& lane, const Step& step) {
   RankState& rank = ranks_[lane.rank];
   const std::uint32_t lane_index = rank.first_lane + lane.index;
   const Access access{.lane = lane_index,
@@ -37,11 +37,8 @@ Status Machine::execute(LaneState& lane, const Step& step) {
     const auto clock = std::make_shared<const VectorClock>(lane.clock);
     for (const Operand& destination : step.destinations) {
       STRAIT_TRY(check_entered(lane, destination, access));
-      const bool wide = is_wide(lane, destination);
-      if (!step.reduces && wide != sources.front().wide)
-        return wrong(at(access) + ": a copy cannot turn elements into accumulators or back");
-      const auto value = step.reduces ? expressions_.sum(terms, !wide) : terms.front();
-      STRAIT_TRY(put(lane, destination, {.value = value, .wide = wide, .length = length}, access, clock));
+      const auto value = step.reduces ? expressions_.sum(terms) : terms.front();
+      STRAIT_TRY(put(lane, destination, {.value = value, .length = length}, access, clock));
     }
   }
   if (step.signals.empty()) return {};
@@ -53,7 +50,7 @@ Status Machine::execute(LaneState& lane, const Step& step) {
   return {};
 }
 
-Status Machine::check_entered(const LaneState& lane, const Operand& operand, const Access& access) const {
+Status ProofState::check_entered(const LaneState& lane, const Operand& operand, const Access& access) const {
   if (operand.kind != Operand::Kind::peer) return {};
   const std::uint32_t operation = ranks_[lane.rank].operation;
   const RankState& owner = ranks_[operand.peer];
@@ -63,7 +60,7 @@ Status Machine::check_entered(const LaneState& lane, const Operand& operand, con
                " may not have entered the operation yet, so its buffers are not to be touched");
 }
 
-Result<Length> Machine::length_of(const LaneState& lane, const Step& step, const Access& access) const {
+Result<Length> ProofState::length_of(const LaneState& lane, const Step& step, const Access& access) const {
   std::optional<Length> length;
   for (const auto* operands : {&step.sources, &step.destinations})
     for (const Operand& operand : *operands) {
@@ -80,13 +77,11 @@ Result<Length> Machine::length_of(const LaneState& lane, const Step& step, const
   return *length;
 }
 
-Result<Content> Machine::take(LaneState& lane, const Operand& source, const Access& access) {
+Result<Content> ProofState::take(LaneState& lane, const Operand& source, const Access& access) {
   RankState& rank = ranks_[lane.rank];
   if (source.kind != Operand::Kind::receive) {
     const std::uint32_t owner = source.kind == Operand::Kind::peer ? source.peer : lane.rank;
-    STRAIT_ASSIGN(Content content, memories_[rank.operation].read(owner, source, access, lane.clock));
-    content.wide = is_wide(lane, source);
-    return content;
+    return memories_[rank.operation].read(owner, source, access, lane.clock);
   }
   Link& link = *rank.links[source.link];
   std::uint64_t& next = link.read_by[lane.rank];
@@ -105,8 +100,8 @@ Result<Content> Machine::take(LaneState& lane, const Operand& source, const Acce
   return content;
 }
 
-Status Machine::put(LaneState& lane, const Operand& destination, const Content& content, const Access& access,
-                    const std::shared_ptr<const VectorClock>& clock) {
+Status ProofState::put(LaneState& lane, const Operand& destination, const Content& content, const Access& access,
+                       const std::shared_ptr<const VectorClock>& clock) {
   RankState& rank = ranks_[lane.rank];
   if (destination.kind == Operand::Kind::send) {
     Link& link = *rank.links[destination.link];
@@ -120,8 +115,8 @@ Status Machine::put(LaneState& lane, const Operand& destination, const Content& 
   return memories_[rank.operation].write(owner, destination, content, access, lane.clock);
 }
 
-Status Machine::check_sum(const LaneState& lane, const Step& step, std::span<const Content> sources,
-                          const Access& access) const {
+Status ProofState::check_sum(const LaneState& lane, const Step& step, std::span<const Content> sources,
+                             const Access& access) const {
   const RankPlan& plan = operation_of(lane).of(lane.rank);
   const Origin& first = expressions_.origin(sources.front().value);
   RankSet seen;

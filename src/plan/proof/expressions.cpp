@@ -16,12 +16,10 @@ Expressions::Id Expressions::contribution(const Origin& origin) {
   return intern({0, origin.operation, origin.rank, origin.chunk, origin.slice}, std::move(node));
 }
 
-Expressions::Id Expressions::sum(std::span<const Id> terms, bool rounded) {
-  Node node{.origin = nodes_[terms.front()].origin, .rounded = rounded};
-  if (!nodes_[terms.front()].rounded) node.terms = nodes_[terms.front()].terms;
-  node.terms.insert(node.terms.end(), terms.begin() + (node.terms.empty() ? 0 : 1), terms.end());
-  std::vector<std::uint32_t> key{rounded ? 1U : 2U};
-  key.insert(key.end(), node.terms.begin(), node.terms.end());
+Expressions::Id Expressions::sum(std::span<const Id> terms) {
+  Node node{.origin = nodes_[terms.front()].origin, .terms = {terms.begin(), terms.end()}};
+  std::vector<std::uint32_t> key{1};
+  key.insert(key.end(), terms.begin(), terms.end());
   for (const Id term : terms) node.ranks |= nodes_[term].ranks;
   return intern(std::move(key), std::move(node));
 }
@@ -38,7 +36,7 @@ std::string Expressions::text(Id id) const {
     const bool leaf = nodes_[term].terms.empty();
     text += leaf ? "r" + std::to_string(nodes_[term].origin.rank) : this->text(term);
   }
-  return text + ")" + (node.rounded ? "" : " unrounded");
+  return text + ")";
 }
 
 }  // namespace strait::proof

@@ -29,9 +29,8 @@ class Expressions {
   Expressions() { nodes_.emplace_back(); }
 
   Id contribution(const Origin& origin);
-  /// Returns the sum of the terms in this order, rounded to elements if `rounded`, otherwise kept as an accumulator. If
-  /// the first term is an accumulator, its own terms are continued: (a + b) + c is a + b + c, rounded once.
-  Id sum(std::span<const Id> terms, bool rounded);
+  /// Returns the sum of the terms in this order, rounded once.
+  Id sum(std::span<const Id> terms);
 
   bool is_contribution(Id id) const { return nodes_[id].terms.empty(); }
   const RankSet& ranks(Id id) const { return nodes_[id].ranks; }
@@ -44,7 +43,6 @@ class Expressions {
     Origin origin;
     RankSet ranks = {};
     std::vector<Id> terms = {};
-    bool rounded = true;
   };
   Id intern(std::vector<std::uint32_t> key, Node node);
 

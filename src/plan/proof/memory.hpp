@@ -30,7 +30,6 @@ struct Access {
 /// A value in memory or in a slot.
 struct Content {
   Expressions::Id value = Expressions::unwritten;
-  bool wide = false;
   Length length;
 };
 

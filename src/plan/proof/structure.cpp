@@ -1,5 +1,4 @@
 #include <map>
-#include <tuple>
 
 #include "plan/print.hpp"
 #include "plan/proof/expressions.hpp"
@@ -25,8 +24,6 @@ class StructureCheck {
   }
 
  private:
-  using LinkName = std::tuple<std::uint32_t, std::uint16_t, std::vector<std::uint32_t>>;
-  using SignalName = std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>;
   template <class End>
   struct Ends {
     const End* from = nullptr;
@@ -117,7 +114,7 @@ class StructureCheck {
     const RankPlan& mine = operation_.of(rank);
     for (std::size_t i = 0; i < mine.links.size(); ++i) {
       const LinkEnd& end = mine.links[i];
-      auto& ends = links_[{end.writer, end.tag, end.readers}];
+      auto& ends = links_[end.name()];
       if (end.sends && end.writer != rank) return wrong("rank " + std::to_string(rank) + " writes another rank's link");
       if (end.sends ? ends.from != nullptr : !ends.to.try_emplace(rank, &end, link_uses[i]).second)
         return wrong("rank " + std::to_string(rank) + " names a link twice");
@@ -125,7 +122,7 @@ class StructureCheck {
     }
     for (std::size_t i = 0; i < mine.signals.size(); ++i) {
       const SignalEnd& end = mine.signals[i];
-      auto& ends = signals_[{end.from, end.to, end.tag}];
+      auto& ends = signals_[end.name()];
       if ((end.signals ? end.from : end.to) != rank || end.from >= operation_.ranks() || end.to >= operation_.ranks())
         return wrong("rank " + std::to_string(rank) + " has an end of a signal between other ranks");
       if (end.signals ? ends.from != nullptr : !ends.to.try_emplace(rank, &end, signal_uses[i]).second)
@@ -149,7 +146,6 @@ class StructureCheck {
           return wrong(text + " is written but rank " + std::to_string(reader) + " does not read it");
       if (ends.to.size() != readers.size()) return wrong(text + " is read by a rank that is not among its readers");
       for (const auto& [reader, end] : ends.to) {
-        if (end.first->wide != ends.from->wide) return wrong(text + " is wide at one end only");
         if (!operation_.has_own_counts() && end.second.times != ends.from_use.times)
           return wrong(text + " is written " + std::to_string(ends.from_use.times) + " times a slice, but rank " +
                        std::to_string(reader) + " reads it " + std::to_string(end.second.times) + " times");
@@ -164,8 +160,7 @@ class StructureCheck {
       const std::string text =
           "signal " + std::to_string(from) + "->" + std::to_string(to) + " #" + std::to_string(tag);
       if (ends.from == nullptr || ends.to.empty()) return wrong(text + " has one end only");
-      const auto& [end, use] = ends.to.begin()->second;
-      if (end->credits != ends.from->credits) return wrong(text + " starts at different credits at its ends");
+      const Use& use = ends.to.begin()->second.second;
       if (use.times != ends.from_use.times)
         return wrong(text + " is added " + std::to_string(ends.from_use.times) + " times a slice, but waited for " +
                      std::to_string(use.times) + " times");

@@ -62,7 +62,6 @@ class DoctorPlans : public testing::Test {
     PlanRequest request;
     request.collective = collective;
     request.ranks = ranks;
-    request.order_free = true;
     request.peer_memory = peer_memory;
     return request;
   }

@@ -8,9 +8,9 @@
 #include <set>
 #include <tuple>
 
-#include "algorithms/algorithms.hpp"
 #include "kernels/layout.hpp"
 #include "launches/device_calls.hpp"
+#include "plan/request.hpp"
 #include "support/random_messages.hpp"
 
 namespace strait::testing {

@@ -1,5 +1,4 @@
-// The transport alone, between ranks that are threads: links to several readers, credits, signals, and news of other
-// ranks.
+// The transport alone, between ranks that are threads: links to several readers, signals, and news of other ranks.
 #include <atomic>
 
 #include "unit/tcp/messages.hpp"
@@ -64,7 +63,7 @@ TEST(TcpLinks, TheNextOneDoesNotArriveOverOneThatNobodyHasTaken) {
   std::atomic<bool> is_awaited{false};
   with_transports(2, [&](std::uint32_t rank, TcpTransport& transport) {
     const LinkEnd end = link_from_0(rank == 0, {1});
-    const SignalEnd has_sent{.signals = rank == 0, .tag = 2, .from = 0, .to = 1, .credits = 0};
+    const SignalEnd has_sent{.signals = rank == 0, .tag = 2, .from = 0, .to = 1};
     if (rank == 0) {
       SendLink& link = **transport.open_send(end);
       EXPECT_TRUE(soon([&] { return is_awaited.load(); }));
@@ -80,7 +79,7 @@ TEST(TcpLinks, TheNextOneDoesNotArriveOverOneThatNobodyHasTaken) {
     CallSignature seen;
     EXPECT_EQ(link.try_acquire_into(std::span(first), call, seen), nullptr);
     is_awaited.store(true);
-    EXPECT_TRUE(soon([&] { return waiter.try_take(0); }));  // by then both have arrived
+    EXPECT_TRUE(soon([&] { return waiter.try_take(); }));  // by then both have arrived
     for (auto [place, value] : {std::pair{&first, 7}, {&second, 8}}) {
       const std::byte* const at = link.try_acquire_into(std::span(*place), call, seen);
       ASSERT_NE(at, nullptr);
@@ -96,7 +95,7 @@ TEST(TcpLinks, WhatHasBeenTakenIsNotWrittenAgain) {
   std::atomic<int> turn{0};
   with_transports(2, [&](std::uint32_t rank, TcpTransport& transport) {
     const LinkEnd end = link_from_0(rank == 0, {1});
-    const SignalEnd has_sent{.signals = rank == 0, .tag = 2, .from = 0, .to = 1, .credits = 0};
+    const SignalEnd has_sent{.signals = rank == 0, .tag = 2, .from = 0, .to = 1};
     if (rank == 0) {
       SendLink& link = **transport.open_send(end);
       for (const int value : {1, 2}) {
@@ -114,7 +113,7 @@ TEST(TcpLinks, WhatHasBeenTakenIsNotWrittenAgain) {
     EXPECT_EQ(link.try_acquire_into(std::span(place), call, seen), nullptr);
     for (const int value : {1, 2}) {
       turn.store(value);
-      EXPECT_TRUE(soon([&] { return waiter.try_take(0); }));  // by then the message has arrived
+      EXPECT_TRUE(soon([&] { return waiter.try_take(); }));  // by then the message has arrived
       EXPECT_EQ(place, Bytes(bytes, std::byte{1}));
       ASSERT_EQ(link.try_acquire(seen) == place.data(), value == 1);
       link.release();
@@ -128,7 +127,7 @@ TEST(TcpLinks, WhatIsAbandonedIsNotWrittenAnyMore) {
     std::atomic<bool> is_ready{false};
     with_transports(2, [&](std::uint32_t rank, TcpTransport& transport) {
       const LinkEnd end = link_from_0(rank == 0, {1});
-      const SignalEnd has_sent{.signals = rank == 0, .tag = 2, .from = 0, .to = 1, .credits = 0};
+      const SignalEnd has_sent{.signals = rank == 0, .tag = 2, .from = 0, .to = 1};
       if (rank == 0) {
         SendLink& link = **transport.open_send(end);
         EXPECT_TRUE(soon([&] { return is_ready.load(); }));
@@ -143,7 +142,7 @@ TEST(TcpLinks, WhatIsAbandonedIsNotWrittenAnyMore) {
       EXPECT_EQ(link.try_acquire_into(std::span(wanted), call, seen), nullptr);
       if (abandons) transport.abandon();
       is_ready.store(true);
-      EXPECT_TRUE(soon([&] { return waiter.try_take(0); }));  // by then the message has arrived
+      EXPECT_TRUE(soon([&] { return waiter.try_take(); }));  // by then the message has arrived
       EXPECT_EQ(wanted, Bytes(bytes, abandons ? std::byte{0xee} : std::byte{7}));
       const std::byte* at = link.try_acquire(seen);
       ASSERT_NE(at, nullptr);
@@ -173,17 +172,17 @@ TEST(TcpLinks, AWriterStopsWhereAReaderHoldsItsSlots) {
 TEST(TcpLinks, SignalsCountAlsoToOneself) {
   with_transports(2, [](std::uint32_t rank, TcpTransport& transport) {
     const auto signal = [](std::uint32_t from, std::uint32_t to) {
-      return SignalEnd{.signals = true, .tag = 2, .from = from, .to = to, .credits = 1};
+      return SignalEnd{.signals = true, .tag = 2, .from = from, .to = to};
     };
     SignalWaiter& waiter = **transport.open_wait(signal(1 - rank, rank));
     for (int i = 0; i < 50; ++i) (*transport.open_signal(signal(rank, 1 - rank)))->add();
-    for (int i = 0; i < 51; ++i) EXPECT_TRUE(soon([&] { return waiter.try_take(1); })) << i;  // one is the credit
-    EXPECT_FALSE(waiter.try_take(1));
+    for (int i = 0; i < 50; ++i) EXPECT_TRUE(soon([&] { return waiter.try_take(); })) << i;
+    EXPECT_FALSE(waiter.try_take());
     SignalWaiter& own = **transport.open_wait(signal(rank, rank));
-    EXPECT_FALSE(own.try_take(0));
+    EXPECT_FALSE(own.try_take());
     (*transport.open_signal(signal(rank, rank)))->add();
-    EXPECT_TRUE(own.try_take(0));
-    EXPECT_FALSE(own.try_take(0));
+    EXPECT_TRUE(own.try_take());
+    EXPECT_FALSE(own.try_take());
   });
 }
 
@@ -261,11 +260,10 @@ TEST(TcpMesh, JoinsAnyNumberOfRanks) {
     with_transports(ranks, [&](std::uint32_t rank, TcpTransport& transport) {
       const auto n = static_cast<std::uint32_t>(ranks);
       for (std::uint32_t peer = 0; peer < n; ++peer)
-        (*transport.open_signal({.signals = true, .tag = 0, .from = rank, .to = peer, .credits = 0}))->add();
+        (*transport.open_signal({.signals = true, .tag = 0, .from = rank, .to = peer}))->add();
       for (std::uint32_t peer = 0; peer < n; ++peer) {
-        SignalWaiter& waiter =
-            **transport.open_wait({.signals = false, .tag = 0, .from = peer, .to = rank, .credits = 0});
-        EXPECT_TRUE(soon([&] { return waiter.try_take(0); })) << rank << " from " << peer;
+        SignalWaiter& waiter = **transport.open_wait({.signals = false, .tag = 0, .from = peer, .to = rank});
+        EXPECT_TRUE(soon([&] { return waiter.try_take(); })) << rank << " from " << peer;
       }
     });
 }

@@ -38,7 +38,7 @@ bool soon(const Condition& condition) {
 }
 
 inline LinkEnd link_from_0(bool sends, std::vector<std::uint32_t> readers) {
-  return {.sends = sends, .tag = 1, .writer = 0, .readers = std::move(readers), .wide = false};
+  return {.sends = sends, .tag = 1, .writer = 0, .readers = std::move(readers)};
 }
 
 inline std::size_t length_of(unsigned message) { return message % 4 == 0 ? 0 : message * 977 % small.slot_bytes; }

@@ -53,7 +53,7 @@ TEST_F(UcxLinks, MessagesTravelBetweenIdleRanks) {
         }
         ASSERT_TRUE(transport.open_receive(end));
         EXPECT_TRUE(soon([&] { return is_sent.load(); }));
-        const std::uint64_t stream = slots::Key{slots::Key::Kind::link, end.tag, end.writer, end.readers}.hash();
+        const std::uint64_t stream = slots::Key::of(end).hash();
         tcp::Engine& engine = transport.engine();
         EXPECT_TRUE(soon([&] {
           const std::lock_guard lock(engine.mutex());

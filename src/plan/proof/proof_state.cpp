@@ -1,4 +1,4 @@
-#include "plan/proof/machine.hpp"
+#include "plan/proof/proof_state.hpp"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 
 namespace strait::proof {
 
-Machine::Machine(std::span<const Operation> operations, std::uint32_t depth)
+ProofState::ProofState(std::span<const Operation> operations, std::uint32_t depth)
     : operations_(operations), depth_(depth), ranks_(operations.front().ranks()) {
   for (std::uint32_t i = 0; i < operations.size(); ++i) memories_.emplace_back(operations[i], i, expressions_);
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -20,7 +20,7 @@ Machine::Machine(std::span<const Operation> operations, std::uint32_t depth)
   for (RankState& rank : ranks_) rank.clock.assign(lanes_.size() + ranks_.size(), 0);
 }
 
-void Machine::enter(std::uint32_t rank) {
+void ProofState::enter(std::uint32_t rank) {
   RankState& state = ranks_[rank];
   const Operation& operation = operations_[state.operation];
   const RankPlan& plan = operation.of(rank);
@@ -28,13 +28,11 @@ void Machine::enter(std::uint32_t rank) {
   state.links.clear();
   state.signals.clear();
   for (const LinkEnd& end : plan.links) {
-    state.links.push_back(&links_[{end.writer, end.tag, end.readers}]);
+    state.links.push_back(&links_[end.name()]);
     for (const std::uint32_t reader : end.readers) state.links.back()->read_by.try_emplace(reader, 0);
   }
   for (const SignalEnd& end : plan.signals) {
-    const auto [entry, is_new] = signals_.try_emplace({state.operation, end.from, end.to, end.tag});
-    if (is_new) entry->second.counts.assign(end.credits, std::make_shared<const VectorClock>(state.clock.size(), 0));
-    state.signals.push_back(&entry->second);
+    state.signals.push_back(&signals_[{state.operation, end.name()}]);
   }
   for (std::uint32_t i = 0; i < plan.lanes.size(); ++i) {
     LaneState& lane = lanes_[state.first_lane + i];
@@ -49,14 +47,14 @@ void Machine::enter(std::uint32_t rank) {
   }
 }
 
-void Machine::finish_lane(LaneState& lane) {
+void ProofState::finish_lane(LaneState& lane) {
   lane.active = false;
   RankState& rank = ranks_[lane.rank];
   merge(rank.clock, lane.clock);
   --rank.running;
 }
 
-Status Machine::run() {
+Status ProofState::run() {
   for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) enter(rank);
   bool progress = true;
   while (progress) {
@@ -82,7 +80,7 @@ Status Machine::run() {
   return check_left();
 }
 
-Status Machine::run_lane(std::uint32_t index) {
+Status ProofState::run_lane(std::uint32_t index) {
   LaneState& lane = lanes_[index];
   const auto& steps = operation_of(lane).of(lane.rank).lanes[lane.index].steps;
   while (lane.active) {
@@ -96,12 +94,12 @@ Status Machine::run_lane(std::uint32_t index) {
   return {};
 }
 
-void Machine::wake(std::vector<std::uint32_t>& sleepers) {
+void ProofState::wake(std::vector<std::uint32_t>& sleepers) {
   runnable_.insert(runnable_.end(), sleepers.begin(), sleepers.end());
   sleepers.clear();
 }
 
-bool Machine::ready(std::uint32_t index, const Step& step) {
+bool ProofState::ready(std::uint32_t index, const Step& step) {
   LaneState& lane = lanes_[index];
   const RankState& rank = ranks_[lane.rank];
   const RankPlan& plan = operation_of(lane).of(lane.rank);
@@ -128,14 +126,14 @@ bool Machine::ready(std::uint32_t index, const Step& step) {
   return true;
 }
 
-std::string Machine::blocked_on(const LaneState& lane) const {
+std::string ProofState::blocked_on(const LaneState& lane) const {
   if (lane.operand_missing == nullptr) return "waits for the signal of rank " + std::to_string(lane.signal_missing);
   const bool sends = lane.operand_missing->kind == Operand::Kind::send;
   return std::string("waits for a ") + (sends ? "free" : "filled") +
          " slot: " + operand_text(operation_of(lane).of(lane.rank), *lane.operand_missing);
 }
 
-Status Machine::report_blocked() const {
+Status ProofState::report_blocked() const {
   std::string text;
   int shown = 0;
   for (const LaneState& lane : lanes_) {
@@ -148,7 +146,7 @@ Status Machine::report_blocked() const {
                " lanes are blocked for ever:" + text + (shown > 8 ? "\n  ..." : ""));
 }
 
-Status Machine::check_left() const {
+Status ProofState::check_left() const {
   for (std::size_t i = 0; i < operations_.size(); ++i)
     for (std::uint32_t owner = 0; owner < ranks_.size(); ++owner) {
       if (operations_[i].of(owner).collective == Collective::barrier)
@@ -162,14 +160,6 @@ Status Machine::check_left() const {
                        " after that rank has left the operation");
     }
   return {};
-}
-
-bool Machine::is_wide(const LaneState& lane, const Operand& operand) const {
-  const Operation& operation = operation_of(lane);
-  if (operand.kind == Operand::Kind::send || operand.kind == Operand::Kind::receive)
-    return operation.of(lane.rank).links[operand.link].wide;
-  const std::uint32_t owner = operand.kind == Operand::Kind::peer ? operand.peer : lane.rank;
-  return operand.buffer == Buffer::scratch && operation.of(owner).wide_scratch;
 }
 
 }  // namespace strait::proof

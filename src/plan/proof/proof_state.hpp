@@ -4,7 +4,7 @@
 #include <map>
 #include <memory>
 #include <span>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "plan/proof/expressions.hpp"
@@ -13,10 +13,10 @@
 
 namespace strait::proof {
 
-/// Executes operations back to back on all ranks, with symbolic values.
-class Machine {
+/// The state of all ranks in a proof, which executes operations back to back, with symbolic values.
+class ProofState {
  public:
-  Machine(std::span<const Operation> operations, std::uint32_t depth);
+  ProofState(std::span<const Operation> operations, std::uint32_t depth);
 
   /// Runs to the end. Fails at the first wrong step, or if all remaining lanes are blocked.
   Status run();
@@ -62,8 +62,6 @@ class Machine {
     std::vector<Link*> links;            ///< of the current operation, by index of the plan
     std::vector<Signal*> signals;
   };
-  using LinkName = std::tuple<std::uint32_t, std::uint16_t, std::vector<std::uint32_t>>;
-  using SignalName = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint16_t>;
 
   const Operation& operation_of(const LaneState& lane) const { return operations_[ranks_[lane.rank].operation]; }
   void enter(std::uint32_t rank);
@@ -81,7 +79,6 @@ class Machine {
   Result<Length> length_of(const LaneState& lane, const Step& step, const Access& access) const;
   Status check_sum(const LaneState& lane, const Step& step, std::span<const Content> sources,
                    const Access& access) const;
-  bool is_wide(const LaneState& lane, const Operand& operand) const;
   void wake(std::vector<std::uint32_t>& sleepers);
   std::string blocked_on(const LaneState& lane) const;
   Status report_blocked() const;
@@ -94,7 +91,7 @@ class Machine {
   std::vector<RankState> ranks_;
   std::vector<LaneState> lanes_;
   std::map<LinkName, Link> links_;
-  std::map<SignalName, Signal> signals_;
+  std::map<std::pair<std::uint32_t, SignalName>, Signal> signals_;  ///< by operation and name
   std::vector<std::uint32_t> runnable_;
 };
 

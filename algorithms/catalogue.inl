@@ -1,0 +1,17 @@
+/// The catalogue, in order (in selection, the earlier one wins a tie). Each line names an `Algorithm` of the namespace
+/// strait::algorithms, which is defined in the file of its family. Included by catalogue.cpp, wherever it needs all.
+STRAIT_ALGORITHM(one_hop)
+STRAIT_ALGORITHM(two_hop)
+STRAIT_ALGORITHM(direct)
+STRAIT_ALGORITHM(peer_one_hop)
+STRAIT_ALGORITHM(peer_two_hop)
+STRAIT_ALGORITHM(peer_push)
+STRAIT_ALGORITHM(staged)
+STRAIT_ALGORITHM(ring)
+STRAIT_ALGORITHM(tree)
+STRAIT_ALGORITHM(halving_doubling)
+STRAIT_ALGORITHM(bruck)
+STRAIT_ALGORITHM(hierarchical)
+STRAIT_ALGORITHM(multi_leader)
+STRAIT_ALGORITHM(point_to_point)
+STRAIT_ALGORITHM(barrier)
