@@ -126,6 +126,7 @@ void Comm::make_recorder(const std::vector<RankControl*>& controls, std::uint64_
   about.pid = channel_->self().pid;
   about.device = options_.device;
   about.transport = transport_name_;
+  about.shares_control = transport_->shares_control();
   const auto asks = [this](auto question) {
     return [question, device = &asked_device_] {
       return *device != nullptr ? (device->load()->*question)() : std::nullopt;

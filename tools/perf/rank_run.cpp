@@ -179,7 +179,7 @@ Status RankRun::learn_ranks() {
   remark_empty_sizes();
   const char *name = "", *why = "";
   STRAIT_TRY(checked(straitCommGetTransport(comm_, &name, &why), comm_, "straitCommGetTransport"));
-  in_rank_order_ = in_rank_order_ && !has_levels(name);
+  in_rank_order_ = in_rank_order_ && !has_levels(name, gpu_ != nullptr);
   if (options_.floors) STRAIT_TRY(measure_links(name));
   if (reporter_ != nullptr)
     reporter_->begin(ranks, threads_, {name, why, wire_}, baseline_ ? std::optional(baseline_->info()) : std::nullopt,
@@ -188,7 +188,7 @@ Status RankRun::learn_ranks() {
 }
 
 Status RankRun::measure_links(std::string_view transport) {
-  if (ranks_ < 2 || has_levels(transport)) {
+  if (ranks_ < 2 || has_levels(transport, gpu_ != nullptr)) {
     const char* why =
         ranks_ < 2 ? "one rank copies to nobody" : "between islands or hosts, several kinds of links bind";
     if (reporter_ != nullptr) reporter_->remark(fmt::format("No floors: {}", why));
