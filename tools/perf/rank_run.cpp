@@ -258,7 +258,8 @@ Operation RankRun::operation(const Subject& subject, std::size_t bytes, bool in_
 
 /// What the calls are told, so that they do what the check expects. On one rank nothing is on a wire.
 WireFormat RankRun::wire_of(const Subject& subject) const {
-  const bool can = ranks_ > 1 && can_have_wire(options_.collective, subject.type, subject.op.value_or(ReduceOp::sum));
+  const bool can =
+      ranks_ > 1 && wire::problem(options_.collective, subject.type, subject.op.value_or(ReduceOp::sum)).empty();
   return can ? wire_ : WireFormat::off;
 }
 
