@@ -8,6 +8,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "base/enum_names.hpp"
 #include "base/log.hpp"
 #include "plan/request.hpp"
 // Header-only, so that the library needs no other package at run time.
@@ -22,20 +23,6 @@ constexpr std::size_t most_file_bytes = 1 << 20;
 constexpr std::array<std::string_view, 11> known_keys{"collective", "bytes",     "min_bytes",  "max_bytes",
                                                       "ranks",      "min_ranks", "max_ranks",  "type",
                                                       "algorithm",  "lanes",     "slice_bytes"};
-
-template <class T, int count>
-std::optional<T> from_name(std::string_view text) {
-  for (int i = 0; i < count; ++i)
-    if (name(static_cast<T>(i)) == text) return static_cast<T>(i);
-  return std::nullopt;
-}
-
-template <class T, int count>
-std::string names() {
-  std::string all;
-  for (int i = 0; i < count; ++i) all += (i == 0 ? "" : ", ") + std::string(name(static_cast<T>(i)));
-  return all;
-}
 
 /// Whether the algorithm can do the collective on some machine.
 bool can_do(const Algorithm& algorithm, Collective collective) {
@@ -61,14 +48,14 @@ class Entry {
     std::string text;
     if (!take("collective", text))
       refuse(table_, "an override needs a collective: one of " + collectives());
-    else if (const auto found = from_name<Collective, collective_count>(text))
+    else if (const auto found = from_name<Collective>(text, collective_count))
       entry.collective = *found;
     else
       refuse(*table_.get("collective"), "'" + text + "' is no collective: give one of " + collectives());
     if (take("type", text)) {
-      entry.type = from_name<DataType, data_type_count>(text);
+      entry.type = from_name<DataType>(text, data_type_count);
       if (!entry.type)
-        refuse(*table_.get("type"), "'" + text + "' is no type: give one of " + names<DataType, data_type_count>());
+        refuse(*table_.get("type"), "'" + text + "' is no type: give one of " + all_names<DataType>(data_type_count));
     }
     range("bytes", entry.min_bytes, entry.max_bytes);
     range("ranks", entry.min_ranks, entry.max_ranks);
@@ -81,7 +68,7 @@ class Entry {
   }
 
  private:
-  static std::string collectives() { return names<Collective, collective_count>(); }
+  static std::string collectives() { return all_names<Collective>(collective_count); }
   std::string at(const toml::node& node) const { return file_ + ":" + std::to_string(node.source().begin.line); }
   void refuse(const toml::node& node, const std::string& problem) {
     if (problem_.empty()) problem_ = at(node) + ": " + problem;
