@@ -10,6 +10,7 @@
 #include <string_view>
 #include <thread>
 
+#include "base/host_name.hpp"
 #include "perf/bookkeeping.hpp"
 #include "perf/floors.hpp"
 #include "perf/host_rates.hpp"
@@ -165,7 +166,7 @@ Status RankRun::learn_ranks() {
     put(mine.bus_id, bus_id);
     put(mine.gpu, name);
   }
-  gethostname(mine.host, sizeof mine.host - 1);
+  put(mine.host, host_name());
   std::vector<PackedRankInfo> packed(static_cast<std::size_t>(ranks_));
   STRAIT_TRY(all_gather(control_, &mine, packed.data(), sizeof mine, "Learning who the ranks are"));
   std::vector<RankInfo> ranks;
