@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/enum_names.hpp"
+#include "base/json_text.hpp"
 #include "base/log.hpp"
 #include "plan/request.hpp"
 #include "select/kept_file.hpp"
@@ -29,12 +30,6 @@ nlohmann::json parse(std::string_view text) {
   };
   auto json = nlohmann::json::parse(text, look, false);
   return is_deep ? nlohmann::json(nlohmann::json::value_t::discarded) : json;
-}
-
-/// Returns the text of that name; "" if there is none.
-std::string text_in(const nlohmann::json& json, const char* name) {
-  const auto found = json.is_object() ? json.find(name) : json.end();
-  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
 template <class Rates>

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/hash.hpp"
 #include "select/calibration.hpp"
 
 namespace strait {
@@ -61,12 +62,6 @@ std::size_t size_of(const std::string& text) {
   return *end == 'K' ? number << 10 : *end == 'M' ? number << 20 : number;
 }
 
-std::uint64_t hash(std::string_view text) {  // FNV-1a
-  std::uint64_t value = 0xcbf29ce484222325;
-  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return value;
-}
-
 }  // namespace
 
 CacheSizes cache_sizes(const std::string& root) {
@@ -95,7 +90,7 @@ std::string machine_fingerprint(const std::string& root) {
 
 std::string fingerprint_of(std::string_view facts) {
   std::array<char, 17> digits{};
-  std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(hash(facts)));
+  std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(hash_text(facts)));
   return digits.data();
 }
 

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "base/enum_names.hpp"
+#include "base/hash.hpp"
 #include "base/log.hpp"
 #include "plan/request.hpp"
 // Header-only, so that the library needs no other package at run time.
@@ -169,12 +170,11 @@ const Override* Tuning::find(Collective collective, std::size_t bytes, DataType 
 
 std::string Tuning::summary() const {
   if (overrides.empty()) return "no overrides";
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const Override& entry : overrides)
-    for (const char c : text_of(entry)) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  std::string all;
+  for (const Override& entry : overrides) all += text_of(entry);
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), "%zu overrides, hash %016llx", overrides.size(),
-                static_cast<unsigned long long>(hash));
+                static_cast<unsigned long long>(hash_text(all)));
   return text.data();
 }
 

@@ -15,13 +15,13 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <type_traits>
 #include <vector>
 
 #include "base/environment.hpp"
 #include "base/host_name.hpp"
 #include "exit_code.hpp"
 #include "files.hpp"
+#include "owned_comm.hpp"
 #include "perf/bookkeeping.hpp"
 #include "perf/call.hpp"
 #include "perf/gpu.hpp"
@@ -34,14 +34,9 @@
 namespace strait::perf {
 namespace {
 
-struct CommDestroyer {
-  void operator()(straitComm_t comm) const { straitCommDestroy(comm); }
-};
-using Comm = std::unique_ptr<std::remove_pointer_t<straitComm_t>, CommDestroyer>;
-
 /// This process among those of the launcher (or alone), and how many ranks it has.
 struct Process {
-  Comm comm;  ///< one rank a process
+  tools::OwnedComm comm;  ///< one rank a process
   int index = 0;
   int count = 1;
   int threads = 1;
@@ -160,7 +155,7 @@ class Session {
     if (auto status = checked(straitCommInitRank(&comm, ranks, &id, rank, nullptr), nullptr, "straitCommInitRank");
         !status)
       return report(status.error());
-    const Comm owner(comm);
+    const tools::OwnedComm owner(comm);
     measure(comm, thread);
   }
 

@@ -12,6 +12,7 @@
 
 #include "base/json_text.hpp"
 #include "base/limits.hpp"
+#include "base/time_text.hpp"
 #include "base/wire_format.hpp"
 #include "perf/axis.hpp"
 #include "perf/last_times.hpp"

@@ -106,12 +106,6 @@ Result<perf::Report> predicted_report(const perf::Options& options) {
   return report;
 }
 
-int predict_rows(const perf::Options& options) {
-  if (auto status = print(options); !status) {
-    tools::print(stderr, "strait perf: {}\n", status.error().message);
-    return tools::exit_code_of(status.error());
-  }
-  return 0;
-}
+int predict_rows(const perf::Options& options) { return tools::end("perf", print(options)); }
 
 }  // namespace strait::sim
