@@ -111,8 +111,8 @@ class Comm {
   /// Tells ranks that wait for this one in a split or registration that it has given up. No further set-up calls are
   /// possible; collectives still work.
   void give_up_set_up(const Error& error);
-  template <class F>
   /// See give_up_set_up().
+  template <class F>
   std::invoke_result_t<F> or_tell_out_of_memory(F&& work) {
     try {
       return work();
