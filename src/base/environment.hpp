@@ -114,6 +114,11 @@ inline constexpr Variable table[] = {
         "exact: scalars and counts that share a block with other values would lose most, and links gain least. A "
         "format in a call's options applies at any size. Unset: 16K. On GPU ranks the default is the measured "
         "break-even: 512K through host memory, 16M over NVLink, less on slower links, never under 16K.")),
+    shared(
+        choice("STRAIT_WIRE_CALLS", "sums", "sums|all",
+               "The calls to which a wire format of the communicator or of STRAIT_WIRE applies. sums: all-reduces and "
+               "reduce-scatters; all: all-gathers and all-to-alls as well, which may carry parameters, checkpoints and "
+               "activations.")),
     shared(integer("STRAIT_MAX_SMS", "0", 0, 1024,
                    "Thread blocks that an operation of GPU ranks may use; 0: as many as are useful. none: copy engines "
                    "carry operations of any size, where they can; reductions still use up to four thread blocks, and "

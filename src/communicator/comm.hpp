@@ -44,6 +44,7 @@ struct CommOptions {
   std::optional<WireFormat> wire;  ///< default of calls that can have one; none: STRAIT_WIRE
   /// Size of a call's larger buffer from which it has that format; smaller calls stay exact. Unset: Comm::wire_bytes().
   std::optional<std::size_t> wire_bytes;
+  bool wire_copies = false;         ///< whether all-gathers and all-to-alls have that format, too
   std::uint32_t network_lanes = 0;  ///< GPU ranks of several hosts: lanes of each proxy; 0: network_lanes()
   // For the internal communicators of GPU ranks of several hosts (HostsRank).
   std::uint32_t averaged = 0;   ///< contributions by which an average divides; 0: one per rank
@@ -86,9 +87,10 @@ class Comm {
   /// GPU ranks: returns the rates for which calls are cut.
   const ExchangeRates& exchange_rates() const { return device_->exchange_rates(); }
 
-  /// Return the wire format of calls that can have one and do not specify it, and the size of their larger buffer from
-  /// which it applies.
+  /// Return the wire format of calls that can have one and do not specify it, whether it applies to calls that only
+  /// copy (parameters, checkpoints), and the size of their larger buffer from which it applies.
   WireFormat wire() const { return *options_.wire; }
+  bool wire_copies() const { return options_.wire_copies; }
   std::size_t wire_bytes() const {
     // Values of smaller buffers seldom have like magnitudes, and a block has one scale.
     constexpr std::size_t least = 16 << 10;

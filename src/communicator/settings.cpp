@@ -111,6 +111,8 @@ Status Comm::read_settings(const Environment& environment) {
   STRAIT_ASSIGN(const std::string network_lanes, environment.text("STRAIT_NETWORK_LANES"));
   options_.network_lanes = network_lanes == "auto" ? 0 : static_cast<std::uint32_t>(std::stoul(network_lanes));
   STRAIT_ASSIGN(options_.wire_bytes, bytes_if_set(environment, "STRAIT_WIRE_BYTES"));
+  STRAIT_ASSIGN(const std::string wire_calls, environment.text("STRAIT_WIRE_CALLS"));
+  options_.wire_copies = wire_calls == "all";
   if (!options_.wire) {
     STRAIT_ASSIGN(const std::string wire, environment.text("STRAIT_WIRE"));
     options_.wire = from_name<WireFormat>(wire, wire_format_count);
