@@ -111,12 +111,7 @@ void add_explain(CLI::App& app, int& exit_code) {
   command->add_flag("--plan", options->plan, "Also print the steps of the plan")->excludes(json);
   command->add_option("--svg", options->svg, "Draw the plan into this file");
   command->add_option("--trace", options->trace, "Write the predicted timeline for chrome://tracing or Perfetto");
-  command->callback([options, &exit_code] {
-    if (auto status = answer(*options); !status) {
-      std::cerr << "strait explain: " << status.error().message << "\n";
-      exit_code = exit_code_of(status.error());
-    }
-  });
+  command->callback([options, &exit_code] { exit_code = end("explain", answer(*options)); });
 }
 
 }  // namespace strait::tools

@@ -156,12 +156,7 @@ void add_sim(CLI::App& app, int& exit_code) {
   command->add_option("--plot", options->plot,
                       "Draw the predictions into this file (.svg; without --train also .html)");
   declare_training(*command, *options);
-  command->callback([options, &exit_code] {
-    if (auto status = answer(*options); !status) {
-      std::cerr << "strait sim: " << status.error().message << "\n";
-      exit_code = exit_code_of(status.error());
-    }
-  });
+  command->callback([options, &exit_code] { exit_code = end("sim", answer(*options)); });
 }
 
 }  // namespace strait::tools

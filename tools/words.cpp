@@ -4,19 +4,14 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <functional>
+
+#include "base/enum_names.hpp"
 
 namespace strait::tools {
 namespace {
 
 constexpr std::array<std::string_view, data_type_count> table_names = {
     "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"};
-
-std::string joined(int count, const std::function<std::string_view(int)>& name_of) {
-  std::string text;
-  for (int i = 0; i < count; ++i) text += (i != 0 ? ", " : "") + std::string(name_of(i));
-  return text;
-}
 
 }  // namespace
 
@@ -43,41 +38,34 @@ Result<std::vector<DataType>> parse_types(std::string_view text) {
     if (text == "all" || text == name(type) || text == table_name(type)) types.push_back(type);
   }
   if (types.empty())
-    return fail(Code::invalid_argument,
-                "'" + std::string(text) + "' is not an element type. Known: all, " +
-                    joined(data_type_count, [](int i) { return name(static_cast<DataType>(i)); }));
+    return fail(Code::invalid_argument, "'" + std::string(text) + "' is not an element type. Known: all, " +
+                                            all_names<DataType>(data_type_count));
   return types;
 }
 
 Result<std::vector<ReduceOp>> parse_ops(std::string_view text) {
   std::vector<ReduceOp> ops;
+  std::string known = "all";
   for (int i = 0; i < reduce_op_count; ++i) {
     const auto op = static_cast<ReduceOp>(i);
     if (text == "all" || text == name(op) || text == table_name(op)) ops.push_back(op);
+    known += ", " + std::string(table_name(op));
   }
   if (ops.empty())
-    return fail(Code::invalid_argument,
-                "'" + std::string(text) + "' is not a reduction. Known: all, " +
-                    joined(reduce_op_count, [](int i) { return table_name(static_cast<ReduceOp>(i)); }));
+    return fail(Code::invalid_argument, "'" + std::string(text) + "' is not a reduction. Known: " + known);
   return ops;
 }
 
 Result<Collective> parse_collective(std::string_view text) {
-  for (int i = 0; i < collective_count; ++i)
-    if (text == name(static_cast<Collective>(i))) return static_cast<Collective>(i);
+  if (const auto found = from_name<Collective>(text, collective_count)) return *found;
   return fail(Code::invalid_argument,
-              "'" + std::string(text) + "' is not a collective. Known: " + joined(collective_count, [](int i) {
-                return name(static_cast<Collective>(i));
-              }));
+              "'" + std::string(text) + "' is not a collective. Known: " + all_names<Collective>(collective_count));
 }
 
 Result<std::optional<WireFormat>> parse_wire(std::string_view text) {
-  for (int i = 0; i < wire_format_count; ++i)
-    if (text == name(static_cast<WireFormat>(i))) return static_cast<WireFormat>(i);
+  if (const auto found = from_name<WireFormat>(text, wire_format_count)) return found;
   return fail(Code::invalid_argument,
-              "'" + std::string(text) + "' is not a wire format. Known: " + joined(wire_format_count, [](int i) {
-                return name(static_cast<WireFormat>(i));
-              }));
+              "'" + std::string(text) + "' is not a wire format. Known: " + all_names<WireFormat>(wire_format_count));
 }
 
 }  // namespace strait::tools

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace strait {
 
@@ -12,6 +13,13 @@ constexpr std::uint64_t mix(std::uint64_t x) {
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
   x = (x ^ x >> 27) * 0x94d049bb133111ebu;
   return x ^ x >> 31;
+}
+
+/// Hashes text: FNV-1a.
+constexpr std::uint64_t hash_text(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
 }
 
 }  // namespace strait

@@ -11,6 +11,12 @@ inline std::string json_text(const nlohmann::ordered_json& json, int indent = 2)
   return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
+/// Returns the text of that name in an object; "" if there is none.
+inline std::string text_in(const nlohmann::json& json, const char* name) {
+  const auto found = json.is_object() ? json.find(name) : json.end();
+  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
 /// Returns the parser's message without the prefix that nlohmann::json adds (the exception's name and number).
 inline std::string plain_text(const nlohmann::json::exception& problem) {
   const std::string text = problem.what();

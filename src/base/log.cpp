@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "base/environment.hpp"
+#include "base/host_name.hpp"
 
 namespace strait {
 namespace {
@@ -17,12 +18,6 @@ std::atomic<int> current_level{level_unread};
 /// Whether stderr was open when the library was loaded. If not, another file may have descriptor 2 later, and the log
 /// must not overwrite it.
 const bool has_stderr = ::fcntl(STDERR_FILENO, F_GETFD) != -1;
-
-std::string host_name() {
-  char name[256] = {};
-  if (::gethostname(name, sizeof(name) - 1) != 0) return "?";
-  return name;
-}
 
 void write_line(int rank, std::string_view message) {
   if (!has_stderr) return;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "base/reduce_spec.hpp"
@@ -63,6 +64,8 @@ constexpr bool is_wire_collective(Collective c) {
   return c == Collective::all_reduce || c == Collective::reduce_scatter || c == Collective::all_gather ||
          c == Collective::all_to_all;
 }
+/// Returns why such a call cannot have a wire format; "" if it can. `op`: of a reduction.
+std::string problem(Collective collective, DataType type, ReduceOp op);
 
 /// The code of the element with the largest magnitude in a block.
 template <WireFormat format>

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <mutex>
 
+#include "base/host_name.hpp"
 #include "base/unique_fd.hpp"
 #include "bootstrap/handshake.hpp"
 #include "bootstrap/socket.hpp"
@@ -29,12 +30,6 @@ std::array<std::byte, 16> process_token() {
     token.owner = ::getpid();
   }
   return token.bytes;
-}
-
-std::string short_host_name() {
-  char name[256] = {};
-  if (::gethostname(name, sizeof(name) - 1) != 0) return "unknown";
-  return name;
 }
 
 Result<std::string> read_boot_id() {
@@ -60,7 +55,7 @@ Result<PeerInfo> local_peer_info(int rank, const Environment& environment) {
   STRAIT_TRY(start_crypto());
   PeerInfo info;
   info.rank = rank;
-  info.host_name = short_host_name();
+  info.host_name = host_name();
   STRAIT_ASSIGN(info.host_id, environment.text("STRAIT_HOSTID"));
   if (info.host_id.size() > 200)
     return fail(Code::invalid_argument, "STRAIT_HOSTID is longer than 200 characters: give a short name");

@@ -1,6 +1,5 @@
 #include "bootstrap/pmix.hpp"
 
-#include <dlfcn.h>
 #include <pmix.h>
 
 #include <atomic>
@@ -9,6 +8,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+
+#include "base/shared_library.hpp"
 
 namespace strait {
 namespace {
@@ -28,24 +29,19 @@ constexpr const char* remedy = ". Set STRAIT_ROOT and STRAIT_KEY on all ranks in
 
 Result<Library> load_library() {
   // Never unloaded, because libpmix has threads of its own. RTLD_GLOBAL, because its plug-ins look for its symbols.
-  void* handle = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
-  if (!handle)
+  SharedLibrary pmix("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+  if (!pmix.is_loaded())
     return fail(Code::unsupported,
-                std::string("the launcher offers PMIx, but libpmix cannot be loaded: ") + ::dlerror() + remedy);
+                "the launcher offers PMIx, but libpmix cannot be loaded: " + pmix.problem() + remedy);
   Library library;
-  bool complete = true;
-  auto bind = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(handle, name));
-    complete = complete && function != nullptr;
-  };
-  bind(library.init, "PMIx_Init");
-  bind(library.finalize, "PMIx_Finalize");
-  bind(library.put, "PMIx_Put");
-  bind(library.commit, "PMIx_Commit");
-  bind(library.fence, "PMIx_Fence_nb");
-  bind(library.get, "PMIx_Get_nb");
-  bind(library.error_string, "PMIx_Error_string");
-  if (!complete) return fail(Code::unsupported, std::string("libpmix.so.2 lacks functions of PMIx 2") + remedy);
+  pmix.need(library.init, "PMIx_Init");
+  pmix.need(library.finalize, "PMIx_Finalize");
+  pmix.need(library.put, "PMIx_Put");
+  pmix.need(library.commit, "PMIx_Commit");
+  pmix.need(library.fence, "PMIx_Fence_nb");
+  pmix.need(library.get, "PMIx_Get_nb");
+  pmix.need(library.error_string, "PMIx_Error_string");
+  if (!pmix.missing().empty()) return fail(Code::unsupported, "libpmix.so.2 lacks " + pmix.missing() + remedy);
   return library;
 }
 

@@ -230,15 +230,7 @@ bool is_encoded(const Call& call, std::uint32_t ranks) {
   return call.wire != WireFormat::off && call.count != 0 && ranks > 1;
 }
 
-std::string wire_problem(const Call& call) {
-  if (!wire::is_wire_collective(call.collective))
-    return "it is one of all-reduce, reduce-scatter, all-gather and all-to-all that can have a wire format";
-  if (!wire::is_wire_type(call.type))
-    return "a wire format carries float32, bfloat16 and float16, not " + std::string(name(call.type));
-  if (is_reduction(call.collective) && !wire::is_wire_op(call.op))
-    return "a wire format carries sums and averages, not " + std::string(name(call.op));
-  return {};
-}
+std::string wire_problem(const Call& call) { return wire::problem(call.collective, call.type, call.op); }
 
 Status validate(const Call& call, std::uint32_t rank, std::uint32_t ranks) {
   if (has_root(call.collective) && call.root >= ranks)

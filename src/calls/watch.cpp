@@ -47,8 +47,11 @@ std::string advice_on_groups(const CallSignature& a, const CallSignature& b) {
   return ", and in the same groups; STRAIT_AGGREGATE=0 on all ranks serves a program that groups them differently";
 }
 
-Watch::Watch(Control& control, std::vector<RankControl*> controls, const Transport& transport, Peers peers)
-    : control_(control), controls_(std::move(controls)), transport_(transport), peers_(std::move(peers)) {}
+Watch::Watch(Transport& transport, Peers peers)
+    : control_(transport.control()),
+      controls_(transport.rank_controls()),
+      transport_(transport),
+      peers_(std::move(peers)) {}
 
 Status Watch::sticky() const {
   const std::uint32_t first = control_.abort.load(std::memory_order_acquire);
@@ -199,7 +202,7 @@ Status Watch::check_lives(Backoff& backoff, const Waiting& waiting) {
     if (std::find(backoff.gone.begin(), backoff.gone.end(), rank) == backoff.gone.end()) continue;
     const std::string what = describe(waiting.signature) + " on " + name_of(peers_.rank) + " needs " + name_of(rank);
     return tl::unexpected(
-        raise({Code::remote_error, what + (left ? has_left_text : ", " + peers_.cause_of_death(rank))}));
+        raise({Code::remote_error, what + (left ? has_left_text : ", " + transport_.cause_of_death(rank))}));
   }
   backoff.gone = std::move(gone);
   return {};

@@ -25,17 +25,13 @@ class Watch {
   struct Peers {
     std::uint32_t rank = 0;
     std::vector<RankName> names;  ///< by rank
-    /// Returns whether the process of a rank is known to have died. Null: all ranks are threads of this process.
-    std::function<bool(std::uint32_t rank)> has_died;
-    /// Returns what is known of the death of a rank, as "whose ...".
-    std::function<std::string(std::uint32_t rank)> cause_of_death;
     bool oversubscribed = false;  ///< more ranks on the host than cores: yield at once
     std::int64_t timeout_ms = 0;  ///< deadline of an operation; 0: none
     /// Called once, when this rank first sees that the communicator has failed. From any thread.
     std::function<void(const Error&)> on_failure{};
   };
-  /// `control` and `controls` (by rank) must outlive the watch.
-  Watch(Control& control, std::vector<RankControl*> controls, const Transport& transport, Peers peers);
+  /// `transport` must outlive the watch.
+  Watch(Transport& transport, Peers peers);
 
   bool has_failed() const { return control_.abort.load(std::memory_order_acquire) != 0; }
   /// Returns the sticky error; success if there is none. From any thread.
@@ -77,7 +73,7 @@ class Watch {
   bool has_left(std::uint32_t rank) const { return controls_[rank]->left.load(std::memory_order_acquire) != 0; }
   /// Returns whether the process of a rank that has not left is known to have died.
   bool has_died(std::uint32_t rank) const {
-    return rank != peers_.rank && peers_.has_died && peers_.has_died(rank) && !has_left(rank);
+    return rank != peers_.rank && transport_.has_died(rank) && !has_left(rank);
   }
   /// Declares that this rank will take no further part.
   void leave() { controls_[peers_.rank]->left.store(1, std::memory_order_release); }

@@ -351,7 +351,7 @@ Result<HostProgram*> Comm::find_program(const Call& call) {
 
 SelectQuery Comm::query_for(const Call& call) const {
   return {call.collective, call.type,
-          call.op,         transport_->has_peer_memory() && (all_in_one_process_ || call.registered),
+          call.op,         transport_->has_peer_memory() && (transport_->sees_any_memory() || call.registered),
           call.root,       call.collective == Collective::barrier ? 1 : call.count,
           call.algorithm};
 }

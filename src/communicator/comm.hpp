@@ -32,8 +32,6 @@
 
 namespace strait {
 
-struct OpenTransport;
-
 /// Settings of a communicator. What is 0 or unset is decided by the environment.
 struct CommOptions {
   std::int64_t init_timeout_ms = 0;  ///< 0: STRAIT_INIT_TIMEOUT_MS
@@ -119,8 +117,8 @@ class Comm {
   /// Tells ranks that wait for this one in a split or registration that it has given up. No further set-up calls are
   /// possible; collectives still work.
   void give_up_set_up(const Error& error);
-  template <class F>
   /// See give_up_set_up().
+  template <class F>
   std::invoke_result_t<F> or_tell_out_of_memory(F&& work) {
     try {
       return work();
@@ -196,8 +194,8 @@ class Comm {
   Status read_settings(const Environment& environment);
   Status open_transport(const Environment& environment, const Deadline& deadline);
   std::vector<RankName> rank_names() const;
-  void make_recorder(const std::vector<RankControl*>& controls, std::uint64_t communicator);
-  void make_watch(OpenTransport open, bool oversubscribed);
+  void make_recorder(std::uint64_t communicator);
+  void make_watch(bool oversubscribed);
   struct Devices {
     std::vector<std::string> bus_ids;  ///< PCI bus IDs of the ranks' GPUs; empty strings for host ranks
     bool are_of_one_host = true;
@@ -306,7 +304,6 @@ class Comm {
   SelectOptions select_options_;  ///< from the environment
   Tuning tuning_;                 ///< until it is moved into selector_
   Selector selector_;
-  bool all_in_one_process_ = false;
   Simd simd_ = Simd::portable;
   std::unique_ptr<Transport> transport_;
   std::string transport_name_;

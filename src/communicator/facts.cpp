@@ -10,7 +10,6 @@
 #include "base/cpus.hpp"
 #include "bootstrap/interface.hpp"
 #include "communicator/gather.hpp"
-#include "communicator/tcp_model.hpp"
 #include "select/calibration.hpp"
 #include "select/selector.hpp"
 
@@ -142,11 +141,11 @@ bool is_oversubscribed(const std::string& host_id, const std::vector<PeerInfo>& 
   return host.ranks > host.cores();
 }
 
-Result<ClockModel> model_of(Channel& channel, const std::string& transport, const CommonResources& resources,
-                            bool has_measured_plans, const Deadline& deadline) {
+Result<ClockModel> model_of(Channel& channel, const std::string& transport, AdaptModel adapt,
+                            const CommonResources& resources, bool has_measured_plans, const Deadline& deadline) {
   const auto ranks = static_cast<std::uint32_t>(channel.ranks());
   ClockModel model = host_model(ranks, resources.cores, resources.rates, Selector::writers_in_model(ranks));
-  if (transport.starts_with("tcp")) put_tcp_between(model, channel.peers());
+  if (adapt != nullptr) adapt(model, channel.peers());
   if (has_measured_plans) {
     STRAIT_ASSIGN(model.ratios, agree_on_ratios(channel, transport, deadline));
   }

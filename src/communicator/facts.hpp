@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/wire_format.hpp"
 #include "bootstrap/channel.hpp"
+#include "communicator/transports.hpp"
 #include "plan/clock.hpp"
 #include "select/tuning.hpp"
 #include "transports/shm/rendezvous.hpp"
@@ -46,8 +47,8 @@ CommonResources common_resources(const std::vector<PeerInfo>& peers, const std::
 /// Returns whether a host has more ranks than cores for them.
 bool is_oversubscribed(const std::string& host_id, const std::vector<PeerInfo>& peers, const std::vector<Facts>& facts);
 
-/// Returns the model by which selection predicts times over that transport. Collective.
-Result<ClockModel> model_of(Channel& channel, const std::string& transport, const CommonResources& resources,
-                            bool has_measured_plans, const Deadline& deadline);
+/// Returns the model by which selection predicts times over that transport, to which `adapt` fits it. Collective.
+Result<ClockModel> model_of(Channel& channel, const std::string& transport, AdaptModel adapt,
+                            const CommonResources& resources, bool has_measured_plans, const Deadline& deadline);
 
 }  // namespace strait

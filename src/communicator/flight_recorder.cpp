@@ -117,6 +117,7 @@ std::string FlightRecorder::json(const std::string& reason) const {
                {"host", about_.host},
                {"pid", about_.pid},
                {"transport", about_.transport},
+               {"shares_control", about_.shares_control},
                {"reason", reason},
                {"unix_us", time.unix_us}};
   if (about_.device >= 0) {

@@ -28,7 +28,8 @@ class FlightRecorder {
     std::string host;
     std::int64_t pid = 0;
     std::string transport;
-    int device = -1;  ///< -1: a host rank
+    bool shares_control = true;  ///< Transport::shares_control(): what it records of other ranks is so at once
+    int device = -1;             ///< -1: a host rank
     /// GPU ranks: returns whether everything that was posted is finished; nothing if that is unknown. May be null.
     std::function<std::optional<bool>()> is_idle;
     /// GPU ranks: records in the control words what the GPU has started, and returns how far it has got. May be null.

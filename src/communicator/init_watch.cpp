@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/host_name.hpp"
 #include "base/json_text.hpp"
 #include "base/log.hpp"
 #include "base/unknown_variables.hpp"
@@ -16,11 +17,6 @@
 
 namespace strait {
 namespace {
-
-std::string this_host() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
-}
 
 unsigned next_init() {
   static std::atomic<unsigned> inits{0};
@@ -63,7 +59,7 @@ std::string InitWatch::json(const InitProgress::State& state) const {
                                           {"rank", state.rank},
                                           {"ranks", state.ranks},
                                           {"known_as", state.known_as},
-                                          {"host", this_host()},
+                                          {"host", host_name()},
                                           {"pid", ::getpid()},
                                           {"root", state.root ? state.root->to_string() : ""},
                                           {"awaits", state.awaits},
@@ -75,7 +71,7 @@ std::string InitWatch::json(const InitProgress::State& state) const {
 }
 
 std::string InitWatch::file_name(const InitProgress::State& state) const {
-  return "strait-flight-" + this_host() + "-" + std::to_string(::getpid()) + "-init" + std::to_string(number_) +
+  return "strait-flight-" + host_name() + "-" + std::to_string(::getpid()) + "-init" + std::to_string(number_) +
          "-rank" + (state.rank >= 0 ? std::to_string(state.rank) : "") + ".json";
 }
 

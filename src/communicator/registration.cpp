@@ -31,7 +31,7 @@ Status Comm::register_with_all(std::uint64_t number, void* pointer, std::size_t 
     return agreed;
   }
   Status own;
-  if (!all_in_one_process_) {
+  if (!transport_->sees_any_memory()) {
     auto heap = shm::SharedHeap::instance();
     if (!heap || !(*heap)->contains(pointer, bytes))
       own = fail(Code::invalid_argument, "memory to be registered must come from straitMemAlloc");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/cpus.hpp"
+#include "base/enum_names.hpp"
 #include "base/environment.hpp"
 #include "communicator/comm.hpp"
 
@@ -111,7 +112,7 @@ Status Comm::read_settings(const Environment& environment) {
   }
   STRAIT_ASSIGN(const std::string simd, environment.text("STRAIT_SIMD"));
   simd_ = best_simd();
-  if (const auto forced = simd_from_name(simd)) {
+  if (const auto forced = from_name<Simd>(simd, simd_count)) {
     if (*forced > best_simd())
       return fail(Code::invalid_usage,
                   "STRAIT_SIMD=" + simd + ", but this processor has no more than " + std::string(name(best_simd())));
@@ -132,8 +133,7 @@ Status Comm::read_settings(const Environment& environment) {
   options_.wire_copies = wire_calls == "all";
   if (!options_.wire) {
     STRAIT_ASSIGN(const std::string wire, environment.text("STRAIT_WIRE"));
-    for (int format = 0; format < wire_format_count; ++format)
-      if (wire == name(static_cast<WireFormat>(format))) options_.wire = static_cast<WireFormat>(format);
+    options_.wire = from_name<WireFormat>(wire, wire_format_count);
   }
   STRAIT_ASSIGN(tuning_, load_tuning(environment));
   return {};

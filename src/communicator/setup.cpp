@@ -87,17 +87,17 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
   transport_ = std::move(open.transport);
   transport_name_ = transport_->name();
   transport_why_ = std::move(open.why);
-  all_in_one_process_ = transport_name_ == "loopback";
 
   const CommonResources resources = common_resources(peers, facts);
   last_level_cache_bytes_ = resources.rates.cache_bytes;
   cores_ = resources.cores;
   least_cores_ = resources.least_cores;
   least_network_gbps_ = resources.least_network_gbps;
-  STRAIT_ASSIGN(ClockModel model, model_of(*channel_, transport_name_, resources, first.has_measured_plans, deadline));
+  STRAIT_ASSIGN(ClockModel model,
+                model_of(*channel_, transport_name_, open.adapt_model, resources, first.has_measured_plans, deadline));
 
-  make_recorder(open.controls, first.communicator);
-  make_watch(std::move(open), is_oversubscribed(channel_->self().host_id, peers, facts));
+  make_recorder(first.communicator);
+  make_watch(is_oversubscribed(channel_->self().host_id, peers, facts));
   log_info(static_cast<int>(rank_), "joined " + std::to_string(ranks_) + " ranks through " + transport_name_ + ", " +
                                         std::to_string(cores_) + " cores");
   select_options_.max_slice_bytes = transport_->slot_bytes();
@@ -117,7 +117,7 @@ std::vector<RankName> Comm::rank_names() const {
   return names;
 }
 
-void Comm::make_recorder(const std::vector<RankControl*>& controls, std::uint64_t communicator) {
+void Comm::make_recorder(std::uint64_t communicator) {
   FlightRecorder::About about;
   about.communicator = communicator;
   about.rank = rank_;
@@ -126,6 +126,7 @@ void Comm::make_recorder(const std::vector<RankControl*>& controls, std::uint64_
   about.pid = channel_->self().pid;
   about.device = options_.device;
   about.transport = transport_name_;
+  about.shares_control = transport_->shares_control();
   const auto asks = [this](auto question) {
     return [question, device = &asked_device_] {
       return *device != nullptr ? (device->load()->*question)() : std::nullopt;
@@ -133,20 +134,18 @@ void Comm::make_recorder(const std::vector<RankControl*>& controls, std::uint64_
   };
   about.is_idle = asks(&DeviceRank::is_idle);
   about.progress = asks(&DeviceRank::progress);
-  recorder_ = std::make_unique<FlightRecorder>(controls, std::move(about));
+  recorder_ = std::make_unique<FlightRecorder>(transport_->rank_controls(), std::move(about));
 }
 
-void Comm::make_watch(OpenTransport open, bool oversubscribed) {
+void Comm::make_watch(bool oversubscribed) {
   Watch::Peers peers;
   peers.rank = rank_;
   peers.names = rank_names();
-  peers.has_died = std::move(open.has_died);
-  peers.cause_of_death = std::move(open.cause_of_death);
   peers.oversubscribed = oversubscribed;
   peers.timeout_ms = options_.timeout_ms;
   if (!options_.is_part_of_hosts())
     peers.on_failure = [recorder = recorder_.get()](const Error& error) { dump_on_failure(*recorder, error); };
-  watch_ = std::make_unique<Watch>(*open.control, std::move(open.controls), *transport_, std::move(peers));
+  watch_ = std::make_unique<Watch>(*transport_, std::move(peers));
 }
 
 std::function<Status()> Comm::error_source_of(const IsCancelled& is_cancelled) const {

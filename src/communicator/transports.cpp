@@ -6,6 +6,7 @@
 
 #include "base/log.hpp"
 #include "communicator/local_ranks.hpp"
+#include "communicator/tcp_model.hpp"
 #include "transports/loopback/loopback.hpp"
 #include "transports/shm/shm.hpp"
 #include "transports/tcp/tcp.hpp"
@@ -27,92 +28,61 @@ Status heard(std::string_view text, const PeerInfo& from) {
   return fail(code, from.describe() + ": " + std::string(text.substr(space + 1)));
 }
 
-OpenTransport over_segment(std::unique_ptr<slots::SegmentTransport> transport) {
-  OpenTransport open;
-  const slots::Segment& segment = transport->segment();
-  open.control = &segment.control();
-  for (std::uint32_t rank = 0; rank < segment.geometry().ranks; ++rank)
-    open.controls.push_back(&segment.rank_control(rank));
-  open.transport = std::move(transport);
-  return open;
-}
-
-Result<OpenTransport> open_loopback(const TransportRequest& request) {
-  for (const PeerInfo& peer : request.channel.peers())
-    if (!peer.same_process(request.channel.peers().front()))
-      return fail(Code::unsupported, "it joins threads of one process only");
+Result<std::unique_ptr<Transport>> open_loopback(const TransportRequest& request) {
   slots::Geometry geometry;
   geometry.ranks = ranks_of(request);
   const std::string name(reinterpret_cast<const char*>(&request.secret), sizeof request.secret);
-  STRAIT_ASSIGN(auto transport, loopback::open(name, geometry, rank_of(request)));
-  return over_segment(std::move(transport));
+  return loopback::open(name, geometry, rank_of(request));
 }
 
-using OpenShared = Result<shm::Opened> (*)(const shm::OpenRequest&);
-Result<OpenTransport> open_shared(const TransportRequest& request, OpenShared open) {
-  const auto& peers = request.channel.peers();
+shm::OpenRequest shared_request(const TransportRequest& request) {
   shm::OpenRequest shared;
-  for (const PeerInfo& peer : peers) {
-    if (!peer.same_host(peers.front()))
-      return fail(Code::unsupported, peers.front().describe() + " and " + peer.describe() + " are on different hosts");
-  }
   shared.rank = rank_of(request);
-  shared.ranks = local_ranks(peers);
+  shared.ranks = local_ranks(request.channel.peers());
   shared.secret = request.secret;
   shared.geometry.ranks = ranks_of(request);
   shared.deadline = request.deadline;
   shared.check = [&channel = request.channel] { return channel.check(); };
   shared.agree = agreement(request.channel, request.deadline);
-  STRAIT_ASSIGN(shm::Opened opened, open(shared));
-  OpenTransport result = over_segment(std::move(opened.transport));
-  result.has_died = [liveness = opened.liveness](std::uint32_t rank) { return liveness->has_died(rank); };
-  result.cause_of_death = [](std::uint32_t) {
-    return "whose process has died, or become another program (exec). See that rank's output and the kernel log for "
-           "why";
-  };
-  return result;
+  return shared;
 }
-Result<OpenTransport> open_shm(const TransportRequest& request) { return open_shared(request, shm::open); }
-Result<OpenTransport> open_shm_file(const TransportRequest& request) { return open_shared(request, shm::open_file); }
+Result<std::unique_ptr<Transport>> open_shm(const TransportRequest& request) {
+  return shm::open(shared_request(request));
+}
+Result<std::unique_ptr<Transport>> open_shm_file(const TransportRequest& request) {
+  return shm::open_file(shared_request(request));
+}
 
-Result<OpenTransport> open_tcp(const TransportRequest& request) {
+Result<std::unique_ptr<Transport>> open_tcp(const TransportRequest& request) {
   const tcp::ByUcx by_ucx = request.ucx == "all"  ? tcp::ByUcx::all
                             : request.ucx == "on" ? tcp::ByUcx::other_hosts
                                                   : tcp::ByUcx::none;
-  STRAIT_ASSIGN(auto transport, tcp::open(request.channel, {}, request.deadline, by_ucx));
-  tcp::Engine& engine = transport->engine();
-  OpenTransport open;
-  open.control = &engine.control();
-  for (std::uint32_t rank = 0; rank < ranks_of(request); ++rank) open.controls.push_back(&engine.rank_control(rank));
-  open.has_died = [&engine](std::uint32_t rank) { return engine.has_died(rank); };
-  open.cause_of_death = [&engine](std::uint32_t rank) {
-    return "whose connection has ended (" + engine.end_reason(rank) +
-           "): its process died, or its host or the network between failed. See that rank's output for why";
-  };
-  open.transport = std::move(transport);
-  return open;
+  return tcp::open(request.channel, {}, request.deadline, by_ucx);
 }
+
+enum class Reach : std::uint8_t { process, host, any };
 
 struct Entry {
   std::string_view name;
-  Result<OpenTransport> (*open)(const TransportRequest&);
+  Reach reach;
+  Result<std::unique_ptr<Transport>> (*open)(const TransportRequest&);
+  AdaptModel adapt_model;
 };
-constexpr Entry transports[] = {
-    {"loopback", open_loopback}, {"shm", open_shm}, {"shm_file", open_shm_file}, {"tcp", open_tcp}};
+/// Fastest first.
+constexpr Entry transports[] = {{"loopback", Reach::process, open_loopback, nullptr},
+                                {"shm", Reach::host, open_shm, nullptr},
+                                {"shm_file", Reach::host, open_shm_file, nullptr},
+                                {"tcp", Reach::any, open_tcp, put_tcp_between}};
 
-/// Returns the transports that these ranks can be expected to use, fastest first.
-std::vector<Entry> candidates(const TransportRequest& request) {
-  const auto& peers = request.channel.peers();
-  const auto all = [&](auto same) {
-    return std::all_of(peers.begin(), peers.end(), [&](const PeerInfo& peer) { return (peer.*same)(peers.front()); });
-  };
-  std::vector<Entry> chosen;
-  for (const Entry& entry : transports) {
-    const bool is_needless = entry.name == "loopback" && !all(&PeerInfo::same_process);
-    const bool is_beyond = entry.name != "tcp" && !all(&PeerInfo::same_host);
-    if (request.wanted == "auto" ? !is_needless && !is_beyond : entry.name == request.wanted) chosen.push_back(entry);
+Status check_reach(Reach reach, const std::vector<PeerInfo>& peers) {
+  const PeerInfo& first = peers.front();
+  for (const PeerInfo& peer : peers) {
+    if (reach == Reach::process && !peer.same_process(first))
+      return fail(Code::unsupported, "it joins threads of one process only");
+    if (reach == Reach::host && !peer.same_host(first))
+      return fail(Code::unsupported, first.describe() + " and " + peer.describe() + " are on different hosts");
   }
-  return chosen;
+  return {};
 }
 
 }  // namespace
@@ -138,16 +108,15 @@ shm::Agree agreement(Channel& channel, const Deadline& deadline) {
 Result<OpenTransport> open_transport(const TransportRequest& request) {
   std::string why;
   Code code = Code::unsupported;
-  for (const Entry& entry : candidates(request)) {
-    auto open = entry.open(request);
+  for (const Entry& entry : transports) {
+    const Status reach = check_reach(entry.reach, request.channel.peers());
+    if (request.wanted == "auto" ? !reach : entry.name != request.wanted) continue;
+    auto open = reach ? entry.open(request) : tl::unexpected(reach.error());
     // This is not about the transport: a rank has died or given up, perhaps because it lacked what this one could not
     // get either (system_error).
     if (Status known = request.channel.error(); !known)
       return tl::unexpected(!open && open.error().code == Code::system_error ? open.error() : known.error());
-    if (open) {
-      open->why = why;
-      return open;
-    }
+    if (open) return OpenTransport{std::move(*open), entry.adapt_model, why};
     const std::string reason = std::string(entry.name) + ": " + open.error().message;
     log_info(request.channel.rank(), "cannot use the transport " + reason);
     code = open.error().code;

@@ -1,28 +1,25 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/deadline.hpp"
 #include "bootstrap/channel.hpp"
-#include "transport/control.hpp"
+#include "plan/clock.hpp"
 #include "transport/transport.hpp"
 #include "transports/shm/rendezvous.hpp"
 
 /// The list of transports, and the choice of the one that connects the ranks of a communicator.
 namespace strait {
 
+/// Makes a model of ranks that share memory one of ranks that a transport joins.
+using AdaptModel = void (*)(ClockModel& model, const std::vector<PeerInfo>& peers);
+
 struct OpenTransport {
   std::unique_ptr<Transport> transport;
-  Control* control = nullptr;          ///< lives as long as the transport, as all that follows
-  std::vector<RankControl*> controls;  ///< by rank
-  /// Returns whether a rank is known to have died. Null if all ranks are threads of this process. From any thread.
-  std::function<bool(std::uint32_t rank)> has_died;
-  /// Returns what is known of the death of a rank, as "whose ...".
-  std::function<std::string(std::uint32_t rank)> cause_of_death;
-  std::string why;  ///< why no faster transport is used; "": this is the fastest
+  AdaptModel adapt_model = nullptr;  ///< null: ranks share memory
+  std::string why;                   ///< why no faster transport is used; "": this is the fastest
 };
 
 struct TransportRequest {

@@ -81,7 +81,7 @@ class CudaRank final : public DeviceRank {
   Result<std::optional<DeviceRegistrations::Place>> place_of_output(const Call& call) const;
   /// Returns callbacks by which receivers of messages offer registered buffers. If a buffer's memory was freed after
   /// its registration, that error is stored in `offered`, which must outlive the callbacks.
-  DeviceCalls::Offers offers_into(Status& offered) const;
+  MessageOffers offers_into(Status& offered) const;
   void keep_for_graphs(std::span<const DeviceLaunch> launches);
   Result<Tail> carry_out(const Call& call);
   Result<Tail> enqueue_exact(const Call& call);

@@ -275,7 +275,7 @@ Result<CallOrder::Tail> CudaRank::enqueue_over(const DeviceCalls& calls, const C
   return Tail::other;
 }
 
-DeviceCalls::Offers CudaRank::offers_into(Status& offered) const {
+MessageOffers CudaRank::offers_into(Status& offered) const {
   if (!registrations_.were_any()) return {};
   const auto offer = [this, &offered](const void* data, std::size_t bytes) {
     const auto number = registrations_.offer(data, bytes);

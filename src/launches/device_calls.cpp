@@ -124,7 +124,7 @@ bool DeviceCalls::takes_one_hop(const Call& call, std::size_t bytes) const {
   return bytes <= (call.collective == Collective::reduce ? borders_.one_hop_reduce_bytes : borders_.one_hop_bytes);
 }
 
-std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call, const Offers& offers) const {
+std::vector<DeviceLaunch> DeviceCalls::launches_of(const Call& call, const MessageOffers& offers) const {
   if (call.collective == Collective::all_to_all_v) return all_to_all_v(call, offers);
   std::vector<DeviceLaunch> launches;
   const std::size_t bytes = call.count * size_bytes(call.type);

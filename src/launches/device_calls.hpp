@@ -83,7 +83,6 @@ class DeviceCalls {
     /// Length of the shortest messages whose receivers offer a place; 0: where it pays.
     std::size_t least_offered_bytes = 0;
   };
-  using Offers = MessageOffers;
   DeviceCalls() = default;
   /// `barrier_tokens`: 2 * max_ranks words of 8 bytes in this device's memory.
   DeviceCalls(const kernels::Ring& ring, std::byte* barrier_tokens, Options options)
@@ -109,7 +108,7 @@ class DeviceCalls {
 
   /// Returns this rank's launches for a call; none if it has nothing to do. `offers` are used by calls that consist of
   /// messages (all_to_all_v), as by groups of them.
-  std::vector<DeviceLaunch> launches_of(const Call& call, const Offers& offers = {}) const;
+  std::vector<DeviceLaunch> launches_of(const Call& call, const MessageOffers& offers = {}) const;
   /// For a call in a wire format (is_encoded()): whether it pays to encode data on its way, and the launches that do
   /// so.
   bool pays_to_encode(const Call& call) const;
@@ -148,7 +147,7 @@ class DeviceCalls {
   /// Returns whether a rank's messages go to all peers at once.
   kernels::Cast cast_of(const Call& call) const;
   /// Returns the launches of the sends and receives of a group.
-  std::vector<DeviceLaunch> launches_of(std::span<const Call> messages, const Offers& offers = {}) const;
+  std::vector<DeviceLaunch> launches_of(std::span<const Call> messages, const MessageOffers& offers = {}) const;
   /// Returns the launch of a rank that has no part in a call, which only counts the call.
   DeviceLaunch launch_of_nothing() const {
     kernels::Exchange exchange{};
@@ -244,10 +243,10 @@ class DeviceCalls {
   kernels::Exchange& exchange_in(DeviceLaunch& launch) const;
   /// `length`: of a message, in the unit of `through` (bytes, or elements if encoded).
   void fill_in(kernels::Exchange& exchange, const Call& call, const kernels::Slots& through, std::size_t length) const;
-  void add_end(const Call& call, const End& end, const Offers& offers, std::uint32_t number, Turns& turns) const;
+  void add_end(const Call& call, const End& end, const MessageOffers& offers, std::uint32_t number, Turns& turns) const;
   /// `at_once`: all ranks are certain to make the same launches at the same time.
-  std::vector<DeviceLaunch> launches_of(Turns turns, const Offers& offers, bool at_once) const;
-  std::vector<DeviceLaunch> all_to_all_v(const Call& call, const Offers& offers) const;
+  std::vector<DeviceLaunch> launches_of(Turns turns, const MessageOffers& offers, bool at_once) const;
+  std::vector<DeviceLaunch> all_to_all_v(const Call& call, const MessageOffers& offers) const;
   void place_blocks(kernels::Exchange& exchange, const Call& call, kernels::Cutter& part) const;
   /// `length` of the buffer and `slice` of the owners' slices are in the unit of `through`.
   kernels::TwoHop two_hop_of(const Call& call, const kernels::Slots& through, std::size_t length,

@@ -25,7 +25,7 @@ bool has_one_way_each(const Exchange& exchange) {
 
 }  // namespace
 
-std::vector<DeviceLaunch> DeviceCalls::launches_of(std::span<const Call> messages, const Offers& offers) const {
+std::vector<DeviceLaunch> DeviceCalls::launches_of(std::span<const Call> messages, const MessageOffers& offers) const {
   Turns turns;
   std::vector<std::uint32_t> sent(ring_.ranks), received(ring_.ranks);
   for (const Call& call : messages) {
@@ -36,7 +36,7 @@ std::vector<DeviceLaunch> DeviceCalls::launches_of(std::span<const Call> message
   return launches_of(std::move(turns), offers, false);
 }
 
-std::vector<DeviceLaunch> DeviceCalls::all_to_all_v(const Call& call, const Offers& offers) const {
+std::vector<DeviceLaunch> DeviceCalls::all_to_all_v(const Call& call, const MessageOffers& offers) const {
   Turns turns;
   const std::size_t element = size_bytes(call.type);
   const auto* from = static_cast<const std::byte*>(call.send);
@@ -49,7 +49,7 @@ std::vector<DeviceLaunch> DeviceCalls::all_to_all_v(const Call& call, const Offe
   return launches_of(std::move(turns), offers, true);
 }
 
-void DeviceCalls::add_end(const Call& call, const End& end, const Offers& offers, std::uint32_t number,
+void DeviceCalls::add_end(const Call& call, const End& end, const MessageOffers& offers, std::uint32_t number,
                           Turns& turns) const {
   const std::size_t bytes = end.count * size_bytes(call.type);
   if (bytes == 0) return;
@@ -70,7 +70,7 @@ void DeviceCalls::add_end(const Call& call, const End& end, const Offers& offers
       kernels::message(through, end.data, bytes, short_hash_of(message_signature(call, end.count)));
 }
 
-std::vector<DeviceLaunch> DeviceCalls::launches_of(Turns turns, const Offers& offers, bool at_once) const {
+std::vector<DeviceLaunch> DeviceCalls::launches_of(Turns turns, const MessageOffers& offers, bool at_once) const {
   std::vector<DeviceLaunch> launches;
   for (auto& [turn, ends] : turns) {
     const auto receives = turns.find({turn.number, Part::short_receives});

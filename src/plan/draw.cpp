@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/xml_text.hpp"
 #include "plan/print.hpp"
 #include "plan/schedule.hpp"
 
@@ -17,23 +18,6 @@ constexpr int row_height = 48;
 constexpr int column_gap = 28;
 constexpr int top = 64;
 constexpr std::size_t most_columns = 24;  // one and a half screens, with legible letters
-
-std::string escaped(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    if (c == '<')
-      safe += "&lt;";
-    else if (c == '>')
-      safe += "&gt;";
-    else if (c == '&')
-      safe += "&amp;";
-    else if (c == '"')
-      safe += "&quot;";
-    else
-      safe += c;
-  }
-  return safe;
-}
 
 std::string_view colour(std::uint32_t rank) {
   constexpr std::array<std::string_view, 8> colours{"#2f6db3", "#c2502e", "#3a8a4d", "#8a56a8",
@@ -121,8 +105,8 @@ class SvgDrawing {
   void headings(int height) {
     const RankPlan& first = plan_.front();
     svg_ << "<text x=\"" << column_gap << "\" y=\"20\" font-size=\"14\" font-weight=\"bold\">"
-         << escaped(std::string(name(first.collective)) + ", " + first.algorithm + ", " + std::to_string(first.ranks) +
-                    " ranks, one slice" + left_out())
+         << xml_text(std::string(name(first.collective)) + ", " + first.algorithm + ", " + std::to_string(first.ranks) +
+                     " ranks, one slice" + left_out())
          << "</text>\n";
     for (const RankPlan& mine : plan_) {
       const int x = columns_[mine.rank];
@@ -168,10 +152,10 @@ class SvgDrawing {
 
   void draw_box(const Schedule::Placed& step) {
     const bool reduces = step_of(plan_, step).reduces;
-    svg_ << "<g><title>" << escaped(text_of(plan_, step)) << "</title><rect x=\"" << x_of(step) << "\" y=\""
+    svg_ << "<g><title>" << xml_text(text_of(plan_, step)) << "</title><rect x=\"" << x_of(step) << "\" y=\""
          << y_of(step) << "\" width=\"" << box_width - 8 << "\" height=\"" << box_height << "\" rx=\"4\" fill=\""
          << (reduces ? "#fff3d6" : "#ffffff") << "\" stroke=\"" << colour(step.rank) << "\"/><text x=\""
-         << x_of(step) + 5 << "\" y=\"" << y_of(step) + 14 << "\">" << escaped(short_text(plan_, step))
+         << x_of(step) + 5 << "\" y=\"" << y_of(step) + 14 << "\">" << xml_text(short_text(plan_, step))
          << "</text></g>\n";
   }
 

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/enum_names.hpp"
+#include "base/json_text.hpp"
 #include "base/log.hpp"
 #include "plan/request.hpp"
 #include "select/kept_file.hpp"
@@ -28,12 +30,6 @@ nlohmann::json parse(std::string_view text) {
   };
   auto json = nlohmann::json::parse(text, look, false);
   return is_deep ? nlohmann::json(nlohmann::json::value_t::discarded) : json;
-}
-
-/// Returns the text of that name; "" if there is none.
-std::string text_in(const nlohmann::json& json, const char* name) {
-  const auto found = json.is_object() ? json.find(name) : json.end();
-  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
 template <class Rates>
@@ -139,17 +135,15 @@ Result<PlanRatios> parse_ratios(const nlohmann::json& json) {
   for (const auto& plan : json) {
     if (!plan.is_object() || !plan.contains("points") || !plan["points"].is_array()) return bad(plan);
     const Algorithm* algorithm = find_algorithm(text_in(plan, "algorithm"));
-    const std::string wanted = text_in(plan, "collective");
-    int collective = 0;
-    while (collective < collective_count && name(static_cast<Collective>(collective)) != wanted) ++collective;
-    if (collective == collective_count || algorithm == nullptr) return bad(plan);
+    const auto collective = from_name<Collective>(text_in(plan, "collective"), collective_count);
+    if (!collective || algorithm == nullptr) return bad(plan);
     for (const auto& point : plan["points"]) {
       if (!point.is_array() || point.size() != 2 || !point[0].is_number_unsigned() || !point[1].is_number())
         return bad(plan);
       const auto bytes = point[0].get<std::size_t>();
       const double ratio = point[1].get<double>();
       if (bytes > most_bytes || !(ratio >= least && ratio <= most)) return bad(plan);
-      ratios.add(static_cast<Collective>(collective), algorithm->name, bytes, ratio);
+      ratios.add(*collective, algorithm->name, bytes, ratio);
     }
   }
   return ratios;

@@ -2,13 +2,14 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/environment.hpp"
+#include "base/hash.hpp"
 #include "select/calibration.hpp"
 
 namespace strait {
@@ -54,19 +55,6 @@ std::string memory_size(const std::filesystem::path& root) {
   return "";
 }
 
-/// Parses "32768K".
-std::size_t size_of(const std::string& text) {
-  char* end = nullptr;
-  const std::size_t number = std::strtoull(text.c_str(), &end, 10);
-  return *end == 'K' ? number << 10 : *end == 'M' ? number << 20 : number;
-}
-
-std::uint64_t hash(std::string_view text) {  // FNV-1a
-  std::uint64_t value = 0xcbf29ce484222325;
-  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return value;
-}
-
 }  // namespace
 
 CacheSizes cache_sizes(const std::string& root) {
@@ -76,7 +64,7 @@ CacheSizes cache_sizes(const std::string& root) {
   for (int index = 0; index < 8; ++index) {
     const std::filesystem::path cache = folder / ("index" + std::to_string(index));
     const std::string level = first_line(cache / "level");
-    const std::size_t bytes = size_of(first_line(cache / "size"));
+    const auto bytes = static_cast<std::size_t>(parse_bytes(first_line(cache / "size")).value_or(0));
     if (bytes == 0) continue;
     if (level == "2") sizes.core_bytes = bytes;
     if (level == "3") sizes.shared_bytes = bytes;
@@ -95,7 +83,7 @@ std::string machine_fingerprint(const std::string& root) {
 
 std::string fingerprint_of(std::string_view facts) {
   std::array<char, 17> digits{};
-  std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(hash(facts)));
+  std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(hash_text(facts)));
   return digits.data();
 }
 

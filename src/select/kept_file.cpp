@@ -13,6 +13,7 @@
 
 #include "base/deadline.hpp"
 #include "base/size_limit.hpp"
+#include "base/write_error.hpp"
 
 namespace strait {
 namespace {
@@ -22,10 +23,10 @@ Status write_all(const UniqueFd& file, std::string_view text, const std::string&
   while (!text.empty()) {
     const ssize_t written = ::write(file.get(), text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return fail_errno("cannot write " + path, errno, "Is the disk full?");
+    if (written <= 0) return fail_to_write("cannot write " + path, errno);
     text.remove_prefix(static_cast<std::size_t>(written));
   }
-  if (::fsync(file.get()) != 0) return fail_errno("cannot write " + path, errno, "Is the disk full?");
+  if (::fsync(file.get()) != 0) return fail_to_write("cannot write " + path, errno);
   return {};
 }
 
@@ -47,14 +48,14 @@ Status make_folder_of(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code error;
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  if (error) return fail_errno("cannot make the folder " + folder.string(), error.value());
+  if (error) return fail_to_write("cannot make the folder " + folder.string(), error.value());
   return {};
 }
 
 Result<UniqueFd> lock_kept_file(const std::string& path) {
   const std::string name = path + ".lock";
   UniqueFd file(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file) return fail_errno("cannot open the lock file " + name, errno, "Check the permissions of its folder");
+  if (!file) return fail_to_write("cannot open the lock file " + name, errno);
   const Deadline deadline = Deadline::after_ms(10'000);
   while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR)
@@ -69,11 +70,11 @@ Result<UniqueFd> lock_kept_file(const std::string& path) {
 Status replace_kept_file(const std::string& path, const std::string& text) {
   const std::string draft = path + ".new";
   UniqueFd file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
-  if (!file) return fail_errno("cannot write " + draft, errno, "Check the permissions of its folder");
+  if (!file) return fail_to_write("cannot write " + draft, errno);
   Status written = write_all(file, text, draft);
   file.reset();
   if (written && std::rename(draft.c_str(), path.c_str()) != 0)
-    written = fail_errno("cannot put " + draft + " into place", errno);
+    written = fail_to_write("cannot put " + draft + " into place", errno);
   if (!written) ::unlink(draft.c_str());
   return written;
 }

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <limits>
 
+#include "base/time_text.hpp"
 #include "select/selector.hpp"
 
 namespace strait {
@@ -208,19 +208,6 @@ class Predictor {
 };
 
 }  // namespace
-
-std::string time_text(double time_us) {
-  const bool us = time_us < 1e3, ms = time_us < 1e6;
-  char text[32];
-  std::snprintf(text, sizeof text, us || ms ? "%.1f %s" : "%.2f %s",
-                time_us * (us   ? 1
-                           : ms ? 1e-3
-                                : 1e-6),
-                us   ? "us"
-                : ms ? "ms"
-                     : "s");
-  return text;
-}
 
 PlanRequest request_for(const Machine& machine, const Operation& operation) {
   PlanRequest request = machine.request;

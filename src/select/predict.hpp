@@ -88,7 +88,4 @@ inline constexpr std::string_view cpu_sums_executor = "GPU, CPU sums";
 /// Builds the parts of all ranks of a predicted plan, including those of CPUs that add.
 Result<Plan> build_plan(const Machine& machine, const Operation& operation, const PredictedPlan& predicted);
 
-/// Formats a time: "22.9 us", "113.8 ms", "1.42 s".
-std::string time_text(double time_us);
-
 }  // namespace strait

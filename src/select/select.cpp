@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/time_text.hpp"
 #include "plan/layout.hpp"
 
 namespace strait {
@@ -18,12 +19,6 @@ constexpr std::array<std::size_t, 5> slice_sizes_bytes{16 << 10, 32 << 10, 64 <<
 
 bool in_class(const Algorithm& algorithm, const PlanRequest& request, Numerics wanted) {
   return algorithm.supports(request) && (wanted == Numerics::rounded || algorithm.sums == wanted);
-}
-
-std::string microseconds(double time_us) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f us", time_us);
-  return text;
 }
 
 /// Returns the algorithms to compare: those of the class, or the forced one.
@@ -119,13 +114,12 @@ std::pair<std::size_t, std::size_t> parts_of(const std::string& algorithm, const
 }
 
 std::string explain(const Choice& choice, const PlanRequest& request, Numerics wanted, bool forced) {
-  std::string why = choice.algorithm + ", predicted " + microseconds(choice.predicted_us) + " in slices of " +
+  std::string why = choice.algorithm + ", predicted " + time_text(choice.predicted_us) + " in slices of " +
                     std::to_string(choice.slice_bytes >> 10) + " KiB, bound by " + choice.alternatives.front().binding;
   if (forced) return why + "; it was asked for";
   if (choice.alternatives.size() > 1) {
     const Alternative& next = choice.alternatives[1];
-    why +=
-        "; next is " + next.algorithm + " with " + (next.at_least ? "at least " : "") + microseconds(next.predicted_us);
+    why += "; next is " + next.algorithm + " with " + (next.at_least ? "at least " : "") + time_text(next.predicted_us);
     if (next.predicted_us < choice.predicted_us) why += why_simpler(request, choice.algorithm, next.algorithm);
   }
   return why + (wanted == Numerics::rank_order ? "; of those that add in rank order and round once" : "");

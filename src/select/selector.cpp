@@ -1,8 +1,6 @@
 #include "select/selector.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <mutex>
 #include <set>
 #include <string>
@@ -10,17 +8,12 @@
 
 #include "base/hash.hpp"
 #include "base/log.hpp"
+#include "base/time_text.hpp"
 
 namespace strait {
 namespace {
 
 constexpr std::size_t most_choices = 4096;  // bounds the memory of a program that never repeats a size
-
-std::string microseconds(double time_us) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f us", time_us);
-  return text.data();
-}
 
 /// Whether this is the first warning of this cause in the process, which may make many communicators.
 bool is_first_warning(const std::string& who) {
@@ -105,10 +98,10 @@ void Selector::warn_if_slower(const SelectQuery& query, const Choice& wanted, co
   if (!choice || wanted.predicted_us < noticeable * choice->predicted_us) return;
   if (!is_first_warning(who)) return;
   log_warn(0, who + " asks for " + wanted.algorithm + " in slices of " + std::to_string(wanted.slice_bytes) +
-                  " bytes, predicted to take " + microseconds(wanted.predicted_us) + " for " +
+                  " bytes, predicted to take " + time_text(wanted.predicted_us) + " for " +
                   std::string(name(query.collective)) + " of " + std::to_string(query.count) + " " +
                   std::string(name(query.type)) + "; the choice would be " + choice->algorithm + " with " +
-                  microseconds(choice->predicted_us) + ". There may be more such calls");
+                  time_text(choice->predicted_us) + ". There may be more such calls");
 }
 
 }  // namespace strait

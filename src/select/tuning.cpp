@@ -8,6 +8,8 @@
 #include <iterator>
 #include <sstream>
 
+#include "base/enum_names.hpp"
+#include "base/hash.hpp"
 #include "base/log.hpp"
 #include "plan/request.hpp"
 // Header-only, so that the library needs no other package at run time.
@@ -22,20 +24,6 @@ constexpr std::size_t most_file_bytes = 1 << 20;
 constexpr std::array<std::string_view, 11> known_keys{"collective", "bytes",     "min_bytes",  "max_bytes",
                                                       "ranks",      "min_ranks", "max_ranks",  "type",
                                                       "algorithm",  "lanes",     "slice_bytes"};
-
-template <class T, int count>
-std::optional<T> from_name(std::string_view text) {
-  for (int i = 0; i < count; ++i)
-    if (name(static_cast<T>(i)) == text) return static_cast<T>(i);
-  return std::nullopt;
-}
-
-template <class T, int count>
-std::string names() {
-  std::string all;
-  for (int i = 0; i < count; ++i) all += (i == 0 ? "" : ", ") + std::string(name(static_cast<T>(i)));
-  return all;
-}
 
 /// Whether the algorithm can do the collective on some machine.
 bool can_do(const Algorithm& algorithm, Collective collective) {
@@ -59,14 +47,14 @@ class Entry {
     std::string text;
     if (!take("collective", text))
       refuse(table_, "an override needs a collective: one of " + collectives());
-    else if (const auto found = from_name<Collective, collective_count>(text))
+    else if (const auto found = from_name<Collective>(text, collective_count))
       entry.collective = *found;
     else
       refuse(*table_.get("collective"), "'" + text + "' is no collective: give one of " + collectives());
     if (take("type", text)) {
-      entry.type = from_name<DataType, data_type_count>(text);
+      entry.type = from_name<DataType>(text, data_type_count);
       if (!entry.type)
-        refuse(*table_.get("type"), "'" + text + "' is no type: give one of " + names<DataType, data_type_count>());
+        refuse(*table_.get("type"), "'" + text + "' is no type: give one of " + all_names<DataType>(data_type_count));
     }
     range("bytes", entry.min_bytes, entry.max_bytes);
     range("ranks", entry.min_ranks, entry.max_ranks);
@@ -79,7 +67,7 @@ class Entry {
   }
 
  private:
-  static std::string collectives() { return names<Collective, collective_count>(); }
+  static std::string collectives() { return all_names<Collective>(collective_count); }
   std::string at(const toml::node& node) const { return file_ + ":" + std::to_string(node.source().begin.line); }
   void refuse(const toml::node& node, const std::string& problem) {
     if (problem_.empty()) problem_ = at(node) + ": " + problem;
@@ -180,12 +168,11 @@ const Override* Tuning::find(Collective collective, std::size_t bytes, DataType 
 
 std::string Tuning::summary() const {
   if (overrides.empty()) return "no overrides";
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const Override& entry : overrides)
-    for (const char c : text_of(entry)) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  std::string all;
+  for (const Override& entry : overrides) all += text_of(entry);
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), "%zu overrides, hash %016llx", overrides.size(),
-                static_cast<unsigned long long>(hash));
+                static_cast<unsigned long long>(hash_text(all)));
   return text.data();
 }
 

@@ -1,12 +1,10 @@
 #include "topology/detect.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <set>
 #include <utility>
 
+#include "base/host_name.hpp"
 #include "topology/hwloc.hpp"
 #include "topology/nvml.hpp"
 #include "topology/sysfs.hpp"
@@ -14,14 +12,6 @@
 
 namespace strait {
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> buffer{};
-  if (::gethostname(buffer.data(), buffer.size() - 1) != 0 || buffer[0] == '\0') return "host";
-  std::string name = buffer.data();
-  std::replace(name.begin(), name.end(), '/', '-');
-  return name;
-}
 
 /// Merges a PCI function that hwloc knows. Its location is taken from hwloc, and from sysfs if hwloc does not know it.
 /// Its speed and width are taken from sysfs, which also tells the best possible ones, and from hwloc if sysfs does not
@@ -116,6 +106,7 @@ void adopt(HostSurvey& host, const VerbsSurvey& verbs) {
 Result<Topology> detect(const DetectOptions& options) {
   HostSurvey host = survey_sysfs(options.root);
   host.name = host_name();
+  std::replace(host.name.begin(), host.name.end(), '/', '-');
   if (!options.hwloc_library.empty()) adopt(host, survey_hwloc(options.hwloc_library));
   const bool has_gpus = !host.gpus.empty();
   if (!options.nvml_library.empty()) {

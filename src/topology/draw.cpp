@@ -3,6 +3,7 @@
 #include <map>
 #include <sstream>
 
+#include "base/xml_text.hpp"
 #include "topology/print.hpp"
 
 namespace strait {
@@ -31,12 +32,6 @@ const LinkStyle& style_of(LinkKind kind) { return styles[static_cast<std::size_t
 
 /// Returns a width that grows by three pixels when the rate grows tenfold.
 double stroke_width(double gbps) { return std::clamp(1.5 + 3 * std::log10(std::max(gbps, 1.0)), 1.2, 12.0); }
-
-std::string escaped(std::string_view text) {
-  std::string safe;
-  for (const char c : text) safe += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
-  return safe;
-}
 
 std::string shortened(std::string text, double width) {
   for (const std::string_view brand : {"NVIDIA GeForce ", "NVIDIA "})
@@ -207,7 +202,7 @@ class Drawing {
   }
 
   void text(double x, double y, const std::string& content, const char* attributes) {
-    labels_ << "<text x=\"" << x << "\" y=\"" << y << "\" " << attributes << ">" << escaped(content) << "</text>\n";
+    labels_ << "<text x=\"" << x << "\" y=\"" << y << "\" " << attributes << ">" << xml_text(content) << "</text>\n";
   }
 
   void headings() {
@@ -255,7 +250,7 @@ class Drawing {
                        : device.kind == DeviceKind::nvswitch       ? "#c6e9db"
                        : device.kind == DeviceKind::network_switch ? "#fbd3b5"
                                                                    : "#dcebf6";
-    svg_ << "<g><title>" << escaped(device.name + " " + device.model + " " + device.bus_id) << "</title><rect x=\""
+    svg_ << "<g><title>" << xml_text(device.name + " " + device.model + " " + device.bus_id) << "</title><rect x=\""
          << box.x << "\" y=\"" << box.y << "\" width=\"" << box.width << "\" height=\"" << box.height << "\" rx=\""
          << (is_nic ? 18 : 5) << "\" fill=\"" << fill << "\" stroke=\"#333333\" stroke-width=\"" << (is_gpu ? 2 : 1)
          << "\"/></g>\n";

@@ -1,7 +1,5 @@
 #include "topology/hwloc.hpp"
 
-#include <dlfcn.h>
-
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -9,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/shared_library.hpp"
 #include "topology/hwloc_abi.hpp"
 
 namespace strait {
@@ -32,9 +31,6 @@ struct Symbols {
   int (*weight)(Bitmap) = nullptr;
 };
 
-struct CloseLibrary {
-  void operator()(void* library) const { ::dlclose(library); }
-};
 struct Destroy {
   void (*destroy)(hwloc_abi::Topology) = nullptr;
   void operator()(hwloc_abi::Topology topology) const { destroy(topology); }
@@ -66,16 +62,15 @@ std::string bus_id_at(const Object* object) {
 
 class Hwloc {
  public:
-  explicit Hwloc(const std::string& library) : library_(::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-    if (library_ == nullptr) {
-      const char* why = ::dlerror();
-      note("hwloc cannot be loaded: " + std::string(why != nullptr ? why : library) +
+  explicit Hwloc(const std::string& library) : library_(library) {
+    if (!library_.is_loaded()) {
+      note("hwloc cannot be loaded: " + library_.problem() +
            ". Where devices are plugged in is only what /sys says. Install libhwloc15");
       return;
     }
     bind_all();
-    if (!missing_.empty()) {
-      note(library + " lacks functions that every hwloc 2 has (" + missing_ + "): it is not used");
+    if (!library_.missing().empty()) {
+      note(library + " lacks functions that every hwloc 2 has (" + library_.missing() + "): it is not used");
       return;
     }
     if (const unsigned major = calls_.version() >> 16; major != hwloc_abi::api_major_version) {
@@ -90,25 +85,19 @@ class Hwloc {
  private:
   void note(std::string text) { survey_.notes.push_back(std::move(text)); }
 
-  template <class Function>
-  void need(Function*& function, const char* symbol) {
-    function = reinterpret_cast<Function*>(::dlsym(library_.get(), symbol));
-    if (function == nullptr) missing_ += (missing_.empty() ? "" : ", ") + std::string(symbol);
-  }
-
   void bind_all() {
-    need(calls_.version, "hwloc_get_api_version");
-    need(calls_.init, "hwloc_topology_init");
-    need(calls_.destroy, "hwloc_topology_destroy");
-    need(calls_.set_flags, "hwloc_topology_set_flags");
-    need(calls_.set_io_filter, "hwloc_topology_set_io_types_filter");
-    need(calls_.set_components, "hwloc_topology_set_components");
-    need(calls_.load, "hwloc_topology_load");
-    need(calls_.is_this_system, "hwloc_topology_is_thissystem");
-    need(calls_.object, "hwloc_get_obj_by_depth");
-    need(calls_.print_list, "hwloc_bitmap_list_snprintf");
-    need(calls_.first, "hwloc_bitmap_first");
-    need(calls_.weight, "hwloc_bitmap_weight");
+    library_.need(calls_.version, "hwloc_get_api_version");
+    library_.need(calls_.init, "hwloc_topology_init");
+    library_.need(calls_.destroy, "hwloc_topology_destroy");
+    library_.need(calls_.set_flags, "hwloc_topology_set_flags");
+    library_.need(calls_.set_io_filter, "hwloc_topology_set_io_types_filter");
+    library_.need(calls_.set_components, "hwloc_topology_set_components");
+    library_.need(calls_.load, "hwloc_topology_load");
+    library_.need(calls_.is_this_system, "hwloc_topology_is_thissystem");
+    library_.need(calls_.object, "hwloc_get_obj_by_depth");
+    library_.need(calls_.print_list, "hwloc_bitmap_list_snprintf");
+    library_.need(calls_.first, "hwloc_bitmap_first");
+    library_.need(calls_.weight, "hwloc_bitmap_weight");
   }
 
   bool load() {
@@ -190,9 +179,8 @@ class Hwloc {
     return text;
   }
 
-  std::unique_ptr<void, CloseLibrary> library_;
+  SharedLibrary library_;
   Symbols calls_;
-  std::string missing_;
   std::unique_ptr<hwloc_abi::HwlocTopology, Destroy> topology_;
   HwlocSurvey survey_;
 };

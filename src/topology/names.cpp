@@ -1,5 +1,6 @@
 #include <array>
 
+#include "base/enum_names.hpp"
 #include "topology/topology.hpp"
 
 namespace strait {
@@ -27,13 +28,6 @@ constexpr std::array<StatusText, p2p_status_count> statuses{{
     {"unknown", "neither driver nor file says whether P2P works, so that data goes through host memory"},
 }};
 
-template <class Kind, std::size_t n>
-std::optional<Kind> find(const std::array<std::string_view, n>& names, std::string_view text) {
-  for (std::size_t i = 0; i < n; ++i)
-    if (names[i] == text) return static_cast<Kind>(i);
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::string_view name(DeviceKind kind) { return device_kinds[static_cast<std::size_t>(kind)]; }
@@ -42,12 +36,10 @@ std::string_view name(PathKind kind) { return path_kinds[static_cast<std::size_t
 std::string_view name(P2pStatus status) { return statuses[static_cast<std::size_t>(status)].name; }
 std::string_view explain(P2pStatus status) { return statuses[static_cast<std::size_t>(status)].meaning; }
 
-std::optional<DeviceKind> device_kind_of(std::string_view text) { return find<DeviceKind>(device_kinds, text); }
-std::optional<LinkKind> link_kind_of(std::string_view text) { return find<LinkKind>(link_kinds, text); }
-std::optional<P2pStatus> p2p_status_of(std::string_view text) {
-  for (std::size_t i = 0; i < statuses.size(); ++i)
-    if (statuses[i].name == text) return static_cast<P2pStatus>(i);
-  return std::nullopt;
+std::optional<DeviceKind> device_kind_of(std::string_view text) {
+  return from_name<DeviceKind>(text, device_kind_count);
 }
+std::optional<LinkKind> link_kind_of(std::string_view text) { return from_name<LinkKind>(text, link_kind_count); }
+std::optional<P2pStatus> p2p_status_of(std::string_view text) { return from_name<P2pStatus>(text, p2p_status_count); }
 
 }  // namespace strait

@@ -1,10 +1,10 @@
 #include "topology/nvml.hpp"
 
-#include <dlfcn.h>
-
 #include <array>
 #include <memory>
 #include <set>
+
+#include "base/shared_library.hpp"
 
 namespace strait {
 namespace {
@@ -51,10 +51,6 @@ struct Symbols {
   NvmlReturn (*p2p)(NvmlDevice, NvmlDevice, int, int*) = nullptr;
 };
 
-struct CloseLibrary {
-  void operator()(void* library) const { ::dlclose(library); }
-};
-
 P2pStatus p2p_status(int value) {
   switch (value) {  // nvmlGpuP2PStatus_t
     case 0:
@@ -76,16 +72,15 @@ P2pStatus p2p_status(int value) {
 
 class Nvml {
  public:
-  explicit Nvml(const std::string& library) : library_(::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-    if (library_ == nullptr) {
-      const char* why = ::dlerror();
-      note("NVML cannot be loaded, so that NVLink and P2P are unknown: " + std::string(why != nullptr ? why : library) +
+  explicit Nvml(const std::string& library) : library_(library) {
+    if (!library_.is_loaded()) {
+      note("NVML cannot be loaded, so that NVLink and P2P are unknown: " + library_.problem() +
            ". Install the NVIDIA driver, or start the container with the NVIDIA runtime");
       return;
     }
     bind_all();
     if (calls_.init == nullptr || calls_.count == nullptr || calls_.handle == nullptr || calls_.pci == nullptr) {
-      note(library + " lacks functions that every NVML has (" + missing_ + "): it is not used");
+      note(library + " lacks functions that every NVML has (" + library_.missing() + "): it is not used");
       return;
     }
     if (const NvmlReturn status = calls_.init(); status != 0) {
@@ -94,7 +89,7 @@ class Nvml {
       return;
     }
     started_ = true;
-    if (!missing_.empty()) note("this NVML is old or incomplete: it lacks " + missing_);
+    if (!library_.missing().empty()) note("this NVML is old or incomplete: it lacks " + library_.missing());
     list_gpus();
   }
   ~Nvml() {
@@ -108,26 +103,20 @@ class Nvml {
  private:
   void note(std::string text) { survey_.notes.push_back(std::move(text)); }
 
-  template <class Function>
-  void bind(Function*& function, const char* symbol) {
-    function = reinterpret_cast<Function*>(::dlsym(library_.get(), symbol));
-    if (function == nullptr) missing_ += (missing_.empty() ? "" : ", ") + std::string(symbol);
-  }
-
   void bind_all() {
-    bind(calls_.init, "nvmlInit_v2");
-    bind(calls_.shutdown, "nvmlShutdown");
-    bind(calls_.error_string, "nvmlErrorString");
-    bind(calls_.count, "nvmlDeviceGetCount_v2");
-    bind(calls_.handle, "nvmlDeviceGetHandleByIndex_v2");
-    bind(calls_.pci, "nvmlDeviceGetPciInfo_v3");
-    bind(calls_.name, "nvmlDeviceGetName");
-    bind(calls_.capability, "nvmlDeviceGetCudaComputeCapability");
-    bind(calls_.link_state, "nvmlDeviceGetNvLinkState");
-    bind(calls_.link_remote, "nvmlDeviceGetNvLinkRemotePciInfo_v2");
-    bind(calls_.link_capability, "nvmlDeviceGetNvLinkCapability");
-    bind(calls_.fields, "nvmlDeviceGetFieldValues");
-    bind(calls_.p2p, "nvmlDeviceGetP2PStatus");
+    library_.need(calls_.init, "nvmlInit_v2");
+    library_.need(calls_.shutdown, "nvmlShutdown");
+    library_.need(calls_.error_string, "nvmlErrorString");
+    library_.need(calls_.count, "nvmlDeviceGetCount_v2");
+    library_.need(calls_.handle, "nvmlDeviceGetHandleByIndex_v2");
+    library_.need(calls_.pci, "nvmlDeviceGetPciInfo_v3");
+    library_.need(calls_.name, "nvmlDeviceGetName");
+    library_.need(calls_.capability, "nvmlDeviceGetCudaComputeCapability");
+    library_.need(calls_.link_state, "nvmlDeviceGetNvLinkState");
+    library_.need(calls_.link_remote, "nvmlDeviceGetNvLinkRemotePciInfo_v2");
+    library_.need(calls_.link_capability, "nvmlDeviceGetNvLinkCapability");
+    library_.need(calls_.fields, "nvmlDeviceGetFieldValues");
+    library_.need(calls_.p2p, "nvmlDeviceGetP2PStatus");
   }
 
   std::string text(NvmlReturn status) const {
@@ -227,9 +216,8 @@ class Nvml {
     for (const NvmlReturn status : refused) note("NVML does not say which GPUs reach one another: " + text(status));
   }
 
-  std::unique_ptr<void, CloseLibrary> library_;
+  SharedLibrary library_;
   Symbols calls_;
-  std::string missing_;
   bool started_ = false;
   std::vector<NvmlDevice> handles_;
   NvmlSurvey survey_;

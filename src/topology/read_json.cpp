@@ -2,6 +2,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/enum_names.hpp"
 #include "base/json_text.hpp"
 #include "topology/json.hpp"
 #include "topology/json_fields.hpp"
@@ -184,10 +185,7 @@ class Reader {
   static P2pStatus status(const Fields& fields, const std::string& text) {
     const auto known = p2p_status_of(text);
     if (known) return *known;
-    std::string names;
-    for (int i = 0; i < p2p_status_count; ++i)
-      names += (i > 0 ? ", " : "") + std::string(name(static_cast<P2pStatus>(i)));
-    fields.fail("'" + text + "' is no P2P status: " + names);
+    fields.fail("'" + text + "' is no P2P status: " + all_names<P2pStatus>(p2p_status_count));
   }
 
   DeviceId add(Device device, const Fields& fields) {

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <set>
 
+#include "base/environment.hpp"
 #include "topology/sysfs_files.hpp"
 
 namespace strait {
@@ -94,7 +95,8 @@ class Survey {
         const std::int64_t own = caches.sub(entry).number("level").value_or(0);
         if (own > level) level = own, last = caches.sub(entry);
       }
-      if (level > 0 && counted.insert(last.line("shared_cpu_list")).second) total += parse_size(last.line("size"));
+      if (level > 0 && counted.insert(last.line("shared_cpu_list")).second)
+        total += static_cast<std::uint64_t>(parse_bytes(last.line("size")).value_or(0));
     }
     return total;
   }

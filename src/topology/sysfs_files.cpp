@@ -109,12 +109,4 @@ std::vector<std::uint32_t> parse_cpu_list(std::string_view text) {
   return cpus;
 }
 
-std::uint64_t parse_size(std::string_view text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc()) return 0;
-  const char unit = end == text.data() + text.size() ? ' ' : *end;
-  return value << (unit == 'K' ? 10 : unit == 'M' ? 20 : unit == 'G' ? 30 : 0);
-}
-
 }  // namespace strait

@@ -34,6 +34,5 @@ std::vector<std::string> words(const std::string& text);
 std::optional<std::uint32_t> numbered(std::string_view name, std::string_view prefix);
 /// Parses a CPU list: "0-3,8" gives 0, 1, 2, 3, 8. Malformed parts and numbers beyond 65535 are skipped.
 std::vector<std::uint32_t> parse_cpu_list(std::string_view text);
-std::uint64_t parse_size(std::string_view text);  ///< "32768K" or "32M", in bytes
 
 }  // namespace strait

@@ -1,8 +1,6 @@
 #include "topology/verbs.hpp"
 
 #include <arpa/inet.h>
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -10,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/shared_library.hpp"
 #include "topology/verbs_abi.hpp"
 
 namespace strait {
@@ -29,9 +28,6 @@ struct Symbols {
   int (*query_gid_entry)(Context, std::uint32_t, std::uint32_t, GidEntry*, std::uint32_t, std::size_t) = nullptr;
 };
 
-struct CloseLibrary {
-  void operator()(void* library) const { ::dlclose(library); }
-};
 struct FreeList {
   void (*free_list)(Device*) = nullptr;
   void operator()(Device* list) const { free_list(list); }
@@ -107,16 +103,15 @@ std::string gid_text(const std::array<std::uint8_t, 16>& gid) {
 
 class Verbs {
  public:
-  explicit Verbs(const std::string& library) : library_(::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-    if (library_ == nullptr) {
-      const char* why = ::dlerror();
-      note("libibverbs cannot be loaded, so that RDMA cannot be used and GIDs are unknown: " +
-           std::string(why != nullptr ? why : library) + ". Install rdma-core (libibverbs1, ibverbs-providers)");
+  explicit Verbs(const std::string& library) : library_(library) {
+    if (!library_.is_loaded()) {
+      note("libibverbs cannot be loaded, so that RDMA cannot be used and GIDs are unknown: " + library_.problem() +
+           ". Install rdma-core (libibverbs1, ibverbs-providers)");
       return;
     }
     bind_all();
-    if (!missing_.empty()) {
-      note(library + " lacks functions that every libibverbs has (" + missing_ + "): it is not used");
+    if (!library_.missing().empty()) {
+      note(library + " lacks functions that every libibverbs has (" + library_.missing() + "): it is not used");
       return;
     }
     list_devices();
@@ -127,26 +122,17 @@ class Verbs {
  private:
   void note(std::string text) { survey_.notes.push_back(std::move(text)); }
 
-  template <class Function>
-  bool bind(Function*& function, const char* symbol) {
-    function = reinterpret_cast<Function*>(::dlsym(library_.get(), symbol));
-    return function != nullptr;
-  }
-  template <class Function>
-  void need(Function*& function, const char* symbol) {
-    if (!bind(function, symbol)) missing_ += (missing_.empty() ? "" : ", ") + std::string(symbol);
-  }
-
   void bind_all() {
-    need(calls_.list, "ibv_get_device_list");
-    need(calls_.free_list, "ibv_free_device_list");
-    need(calls_.name, "ibv_get_device_name");
-    need(calls_.open, "ibv_open_device");
-    need(calls_.close, "ibv_close_device");
-    need(calls_.query_device, "ibv_query_device");
-    need(calls_.query_port, "ibv_query_port");
-    need(calls_.query_gid, "ibv_query_gid");
-    bind(calls_.query_gid_entry, "_ibv_query_gid_ex");  // since rdma-core 32; ibv_query_gid does not tell a GID's type
+    library_.need(calls_.list, "ibv_get_device_list");
+    library_.need(calls_.free_list, "ibv_free_device_list");
+    library_.need(calls_.name, "ibv_get_device_name");
+    library_.need(calls_.open, "ibv_open_device");
+    library_.need(calls_.close, "ibv_close_device");
+    library_.need(calls_.query_device, "ibv_query_device");
+    library_.need(calls_.query_port, "ibv_query_port");
+    library_.need(calls_.query_gid, "ibv_query_gid");
+    // Since rdma-core 32; ibv_query_gid does not tell a GID's type.
+    library_.find(calls_.query_gid_entry, "_ibv_query_gid_ex");
   }
 
   void list_devices() {
@@ -223,9 +209,8 @@ class Verbs {
     return calls_.query_gid_entry(context, port, static_cast<std::uint32_t>(index), &entry, 0, sizeof entry);
   }
 
-  std::unique_ptr<void, CloseLibrary> library_;
+  SharedLibrary library_;
   Symbols calls_;
-  std::string missing_;
   VerbsSurvey survey_;
 };
 

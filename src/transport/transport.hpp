@@ -3,11 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "plan/plan.hpp"
+#include "transport/control.hpp"
 #include "transport/link.hpp"
 
 namespace strait {
@@ -31,11 +34,21 @@ class Transport {
   /// Returns whether every rank can address the other ranks' buffers, as far as these are shared. If so, peer_call()
   /// returns their addresses, and plans may have peer operands. The same on all ranks.
   virtual bool has_peer_memory() const = 0;
+  /// Returns whether it can address peers' buffers anywhere, not only in memory from straitMemAlloc.
+  virtual bool sees_any_memory() const { return false; }
   /// Returns whether several readers of a link cost its writer no more than one. The same on all ranks.
   virtual bool has_multicast() const = 0;
   /// Returns whether the control words of all ranks lie in memory that all of them see, so that all learn of a failure
   /// at the same moment.
   virtual bool shares_control() const { return true; }
+  /// Return the control words of the communicator, and those of each rank. They live as long as the transport.
+  virtual Control& control() = 0;
+  virtual std::vector<RankControl*> rank_controls() = 0;
+
+  /// Returns whether the process of a rank is known to have died. From any thread.
+  virtual bool has_died(std::uint32_t /*rank*/) const { return false; }
+  /// Returns what is known of the death of a rank, as "whose ...". From any thread.
+  virtual std::string cause_of_death(std::uint32_t /*rank*/) const { return ""; }
 
   /// Opens an end of a link or signal, which the transport owns. An error names the rank that could not be reached, and
   /// why.

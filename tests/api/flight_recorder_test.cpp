@@ -122,6 +122,18 @@ TEST_F(FlightRecorderTest, ARelativeFolderStaysWhereItWasAtInit) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/elsewhere"));
 }
 
+TEST_F(FlightRecorderTest, SaysWhetherItSeesOtherRanksRecordsAtOnce) {
+  for (const char* const transport : {"loopback", "shm", "tcp"}) {
+    setenv("STRAIT_TRANSPORT", transport, 1);
+    run_as_threads(2, [&](straitComm_t comm, int rank, int) {
+      const std::string path = folder_ + "/" + std::to_string(rank);
+      STRAIT_EXPECT_OK(straitCommDumpFlightRecorder(comm, path.c_str()));
+      EXPECT_EQ(read(path).at("shares_control"), std::string(transport) != "tcp");
+    });
+  }
+  unsetenv("STRAIT_TRANSPORT");
+}
+
 TEST_F(FlightRecorderTest, ShowsWhatWasPostedAndFinished) {
   run_as_threads(2, [&](straitComm_t comm, int rank, int) {
     all_reduce(comm);

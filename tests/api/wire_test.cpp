@@ -277,7 +277,7 @@ TEST(WireOptions, RefuseWhatHasNoWireFormat) {
       return straitAllReduceWithOptions(send.data(), receive.data(), 100, type, op, comm, nullptr, &options);
     };
     EXPECT_REFUSED(all_reduce(straitInt32, straitSum),
-                   "all-reduce: a wire format carries float32, bfloat16 and float16");
+                   "all-reduce: a wire format is for float32, bfloat16 and float16");
     EXPECT_REFUSED(all_reduce(straitFloat64, straitSum), "not float64");
     EXPECT_REFUSED(all_reduce(straitFloat8e4m3, straitSum), "not float8_e4m3");
     EXPECT_REFUSED(all_reduce(straitFloat32, straitMax), "not max");
@@ -287,7 +287,7 @@ TEST(WireOptions, RefuseWhatHasNoWireFormat) {
                    "not uint8");
     EXPECT_REFUSED(straitReduceScatterWithOptions(send.data(), receive.data(), 50, straitFloat32, straitMax, comm,
                                                   nullptr, &options),
-                   "reduce-scatter: a wire format carries sums and averages");
+                   "reduce-scatter: a wire format is for sums and averages");
     options.wire = 7;
     EXPECT_REFUSED(all_reduce(straitFloat32, straitSum), "7 is no wire format");
     options.wire = straitWireOff;

@@ -62,11 +62,6 @@ inline Collective draw_collective(Draws& draws) {
   return all[draws.below(all.size())];
 }
 
-inline bool has_wire(const CollectiveCase& c) {
-  return wire::is_wire_collective(c.collective) && wire::is_wire_type(c.type) &&
-         (!is_reduction(c.collective) || wire::is_wire_op(c.op));
-}
-
 inline Call make_call(std::uint64_t seed, std::uint64_t number, const CallLimits& limits) {
   Draws draws(mix(seed) ^ mix(number + 1));
   Call call{.ranks = limits.ranks};
@@ -86,7 +81,8 @@ inline Call make_call(std::uint64_t seed, std::uint64_t number, const CallLimits
   call.c.count = std::min<std::size_t>(1 + draws.below(magnitude), most);
   call.in_graph = draws.below(4) == 0 && !call.is_set_up();
   const WireFormat wire = limits.wires[draws.below(limits.wires.size())];
-  if (call.kind == Kind::collective && has_wire(call.c)) call.c.wire = wire;
+  if (call.kind == Kind::collective && wire::problem(call.c.collective, call.c.type, call.c.op).empty())
+    call.c.wire = wire;
   return call;
 }
 

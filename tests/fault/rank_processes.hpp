@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/host_name.hpp"
 #include "support/ranks.hpp"
 #include "support/stacks.hpp"
 #include "support/stopwatch.hpp"
@@ -168,12 +169,6 @@ inline void expect_sticky(straitComm_t comm, straitResult_t error, const std::st
   EXPECT_EQ(kept, error);
   EXPECT_EQ(straitGetLastError(comm), message);
   EXPECT_LT(watch.elapsed(), milliseconds(800)) << "each of them would wait a second or more for its deadline";
-}
-
-inline std::string host_name() {
-  char name[256] = {};
-  gethostname(name, sizeof name - 1);
-  return name;
 }
 
 }  // namespace strait::testing

@@ -45,8 +45,8 @@ class EmulatedRegistrations {
   static inline kernels::RegisteredPlaces places_{};
 };
 
-inline const DeviceCalls::Offers all_memory{EmulatedRegistrations::offer, &EmulatedRegistrations::places()};
-inline const DeviceCalls::Offers no_memory{[](const void*, std::size_t) { return std::uint64_t{0}; },
-                                           &EmulatedRegistrations::places()};
+inline const MessageOffers all_memory{EmulatedRegistrations::offer, &EmulatedRegistrations::places()};
+inline const MessageOffers no_memory{[](const void*, std::size_t) { return std::uint64_t{0}; },
+                                     &EmulatedRegistrations::places()};
 
 }  // namespace strait::testing

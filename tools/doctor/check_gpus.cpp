@@ -1,10 +1,9 @@
 // Checks of the GPUs' health, as the driver reports it through NVML, if that is installed.
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <array>
-#include <memory>
 
+#include "base/shared_library.hpp"
 #include "doctor/checks.hpp"
 
 namespace strait::doctor {
@@ -24,14 +23,10 @@ constexpr std::size_t first_corrected_error = 2;
 constexpr unsigned long long thermal_reasons = 0x20 | 0x40;  // software and hardware thermal slowdown
 constexpr unsigned long long power_brake = 0x80;
 
-struct CloseLibrary {
-  void operator()(void* library) const { ::dlclose(library); }
-};
-
 class Nvml {
  public:
-  explicit Nvml(const std::string& library) : library_(::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-    if (library_ == nullptr) return;
+  explicit Nvml(const std::string& library) : library_(library) {
+    if (!library_.is_loaded()) return;
     const auto init = function<NvmlReturn()>("nvmlInit_v2");
     status_ = init != nullptr ? init() : -1;
   }
@@ -42,7 +37,7 @@ class Nvml {
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
-  bool is_installed() const { return library_ != nullptr; }
+  bool is_installed() const { return library_.is_loaded(); }
   NvmlReturn status() const { return status_; }
 
   /// Calls an NVML function. Returns whether NVML has it and it succeeded.
@@ -55,10 +50,12 @@ class Nvml {
  private:
   template <class Signature>
   Signature* function(const char* symbol) const {
-    return reinterpret_cast<Signature*>(::dlsym(library_.get(), symbol));
+    Signature* found = nullptr;
+    library_.find(found, symbol);
+    return found;
   }
 
-  std::unique_ptr<void, CloseLibrary> library_;
+  SharedLibrary library_;
   NvmlReturn status_ = -1;
 };
 

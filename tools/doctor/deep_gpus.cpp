@@ -10,6 +10,7 @@
 #include "doctor/deep.hpp"
 #include "doctor/judge.hpp"
 #include "doctor/team.hpp"
+#include "owned_comm.hpp"
 #include "perf/call.hpp"
 #include "perf/gpu.hpp"
 #include "perf/memory.hpp"
@@ -24,11 +25,6 @@ constexpr int rounds = 5;
 constexpr int calls = 40;  // per round, back to back
 constexpr int own_times = 10;
 constexpr int timeout_ms = 30'000;
-
-struct DestroyComm {
-  void operator()(straitComm_t comm) const { straitCommDestroy(comm); }
-};
-using Comm = std::unique_ptr<std::remove_pointer_t<straitComm_t>, DestroyComm>;
 
 struct Report {
   std::mutex mutex;
@@ -57,7 +53,7 @@ class GpuRank {
     config.init_timeout_ms = config.timeout_ms = timeout_ms;
     straitComm_t joined = nullptr;
     STRAIT_TRY(perf::checked(straitCommInitRank(&joined, ranks_, &id, rank_, &config), nullptr, "straitCommInitRank"));
-    const Comm control(joined);
+    const tools::OwnedComm control(joined);
     const Status done = load(control.get());
     if (!done) straitCommAbort(control.get());  // so that the other ranks do not wait for this one
     return done;
@@ -102,7 +98,7 @@ class GpuRank {
     config.timeout_ms = timeout_ms;
     straitComm_t split = nullptr;
     STRAIT_TRY(perf::checked(straitCommSplit(control, rank_, rank_, &split, &config), control, "straitCommSplit"));
-    const Comm alone(split);
+    const tools::OwnedComm alone(split);
     std::vector<double> times;
     for (int i = 0; i < own_times; ++i) {
       STRAIT_TRY(perf::checked(straitBarrier(control, nullptr), control, "straitBarrier"));

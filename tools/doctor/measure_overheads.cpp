@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,15 +10,12 @@
 #include "doctor/for_now.hpp"
 #include "doctor/measure.hpp"
 #include "doctor/team.hpp"
+#include "owned_comm.hpp"
 
 namespace strait::doctor {
 namespace {
 
 constexpr int call_repeats = 30;
-
-struct CommDestroyer {
-  void operator()(straitComm_t comm) const { straitCommDestroy(comm); }
-};
 
 /// Returns the time of a call on a communicator of one rank, which is a copy in slices.
 Result<double> call_us(straitComm_t comm, std::size_t bytes) {
@@ -56,7 +52,7 @@ Status measure_overheads(HostRates& rates) {
   straitComm_t comm = nullptr;
   if (straitGetUniqueId(&id) != straitSuccess || straitCommInitRank(&comm, 1, &id, 0, nullptr) != straitSuccess)
     return fail(Code::system_error, std::string("one rank cannot start: ") + straitGetLastError(nullptr));
-  const std::unique_ptr<straitComm, CommDestroyer> owner(comm);
+  const tools::OwnedComm owner(comm);
   STRAIT_ASSIGN(const double one_us, call_us(comm, slice_bytes));
   STRAIT_ASSIGN(const double many_us, call_us(comm, slices * slice_bytes));
   const double bytes_us = slices * slice_bytes / (rates.copy_gbps * bytes_per_us);

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/deadline.hpp"
+#include "base/write_error.hpp"
 #include "select/kept_file.hpp"
 
 namespace strait::doctor {
@@ -48,7 +49,7 @@ Result<Turn> take_turn(const std::string& path) {
   const Deadline deadline = Deadline::after_ms(600'000);  // that of plans takes two minutes, on a busy machine longer
   while (true) {
     UniqueFd file(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!file) return fail_errno("cannot open " + name, errno, "Check the permissions of its folder");
+    if (!file) return fail_to_write("cannot open " + name, errno);
     STRAIT_TRY(lock(file, name, deadline));
     if (is_file_of(name, file)) return Turn(name, std::move(file));
   }

@@ -2,28 +2,9 @@
 
 #include <fmt/format.h>
 
-namespace strait::perf {
+#include "base/xml_text.hpp"
 
-std::string escaped(const std::string& content) {
-  std::string safe;
-  for (const char c : content) switch (c) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:
-        safe += c;
-    }
-  return safe;
-}
+namespace strait::perf {
 
 std::string figure_begin(double width, double height, const std::string& label) {
   return fmt::format(
@@ -34,12 +15,12 @@ std::string figure_begin(double width, double height, const std::string& label) 
       ".halo{{font-size:12px;stroke:#fff;stroke-width:3px}}.grid{{stroke:#e3e3e3;stroke-width:1}}"
       ".axis{{stroke:#444;stroke-width:1}}</style>\n"
       "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
-      width, height, escaped(label));
+      width, height, xml_text(label));
 }
 
 std::string text(double x, double y, const char* anchor, const char* css, const std::string& content) {
   return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" class=\"{}\">{}</text>\n", x, y, anchor, css,
-                     escaped(content));
+                     xml_text(content));
 }
 
 std::string line(double x1, double y1, double x2, double y2, const char* css) {

@@ -13,7 +13,4 @@ std::string figure_begin(double width, double height, const std::string& label);
 std::string text(double x, double y, const char* anchor, const char* css, const std::string& content);
 std::string line(double x1, double y1, double x2, double y2, const char* css);
 
-/// With &, <, > and " as entities.
-std::string escaped(const std::string& content);
-
 }  // namespace strait::perf

@@ -27,10 +27,10 @@ struct PeerLinkRates {
 
 using LinkRates = std::variant<HostLinkRates, PeerLinkRates>;
 
-/// Whether GPU ranks of this transport trade over several kinds of links, islands or hosts: no one rate binds, and sums
-/// are taken within these first.
-inline bool has_levels(std::string_view transport) {
-  return transport == "islands" || transport.find('+') != std::string_view::npos;
+/// Whether ranks of this transport trade over several kinds of links, islands or hosts: no one rate binds, and sums are
+/// taken within these first. Only GPU ranks do: "tcp+ucx" of host ranks joins all of them alike.
+inline bool has_levels(std::string_view transport, bool is_on_gpus) {
+  return is_on_gpus && (transport == "islands" || transport.find('+') != std::string_view::npos);
 }
 
 /// What links these are and what they give, for a table's header.

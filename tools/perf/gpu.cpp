@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include "base/deadline.hpp"
+#include "owned_comm.hpp"
 #include "perf/call.hpp"
 
 namespace strait::perf {
@@ -24,8 +25,7 @@ Result<std::unique_ptr<Gpu>> Gpu::open(straitComm_t control, int device, int tim
   straitComm_t comm = nullptr;
   // First of all, because a library built without CUDA says so here.
   STRAIT_TRY(checked(straitCommSplit(control, 0, rank, &comm, &config), nullptr, "Joining the GPU ranks"));
-  const auto leave = [](straitComm_t joined) { straitCommDestroy(joined); };
-  std::unique_ptr<std::remove_pointer_t<straitComm_t>, decltype(leave)> owner(comm, leave);
+  tools::OwnedComm owner(comm);
   STRAIT_ASSIGN(auto driver, topo::CudaDriver::open());
   std::unique_ptr<Gpu> gpu(new Gpu(std::move(driver), device));
   STRAIT_ASSIGN(gpu->stream_, gpu->driver_->stream(device));

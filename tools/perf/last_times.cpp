@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.hpp"
 #include "perf/provenance.hpp"
 #include "select/calibration.hpp"
 #include "select/kept_file.hpp"
@@ -41,12 +42,6 @@ Result<Json> parse(const std::string& text) {
 Result<Json> read(const std::string& path) {
   STRAIT_ASSIGN(const std::string text, read_kept_file(path, most_file_bytes));
   return parse(text);
-}
-
-/// "" where there is no text of that name.
-std::string text_in(const Json& entry, const char* key) {
-  const auto value = entry.is_object() ? entry.find(key) : entry.end();
-  return value != entry.end() && value->is_string() ? value->get<std::string>() : std::string();
 }
 
 void drop_oldest(Json& times) {

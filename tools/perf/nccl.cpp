@@ -1,8 +1,6 @@
 #include "perf/nccl.hpp"
 
-#include <dlfcn.h>
-
-#include <type_traits>
+#include "base/shared_library.hpp"
 
 namespace strait::perf {
 namespace {
@@ -45,47 +43,43 @@ struct Nccl::Functions {
 };
 
 Nccl::Nccl() : functions_(std::make_unique<Functions>()) {}
-Nccl::~Nccl() = default;  // the library stays loaded: it has threads of its own
+Nccl::~Nccl() = default;
 
 Result<std::shared_ptr<const Nccl>> Nccl::load(const std::string& path) {
-  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return fail(Code::system_error, std::string("cannot load the baseline: ") + ::dlerror());
+  SharedLibrary library(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);  // it has threads of its own
+  if (!library.is_loaded()) return fail(Code::system_error, "cannot load the baseline: " + library.problem());
   std::shared_ptr<Nccl> nccl(new Nccl);
   nccl->path_ = path;
   Functions& f = *nccl->functions_;
-  std::string missing;
-  const auto find = [&](auto& function, const char* name, bool needed = true) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
-    if (function == nullptr && needed) missing += (missing.empty() ? "" : ", ") + std::string(name);
-  };
-  find(f.error_string, "ncclGetErrorString");
-  find(f.get_version, "ncclGetVersion");
-  find(f.get_unique_id, "ncclGetUniqueId");
-  find(f.init_rank, "ncclCommInitRank");
-  find(f.init_all, "ncclCommInitAll");
-  find(f.destroy, "ncclCommDestroy");
-  find(f.abort, "ncclCommAbort");
-  find(f.async_error, "ncclCommGetAsyncError");
-  find(f.group_start, "ncclGroupStart");
-  find(f.group_end, "ncclGroupEnd");
-  find(f.all_reduce, "ncclAllReduce");
-  find(f.all_gather, "ncclAllGather");
-  find(f.reduce_scatter, "ncclReduceScatter");
-  find(f.broadcast, "ncclBroadcast");
-  find(f.reduce, "ncclReduce");
-  find(f.create_premul_sum, "ncclRedOpCreatePreMulSum");
-  find(f.destroy_op, "ncclRedOpDestroy");
-  find(f.send, "ncclSend");
-  find(f.recv, "ncclRecv");
-  find(f.register_buffer, "ncclCommRegister", false);
-  find(f.deregister_buffer, "ncclCommDeregister", false);
-  find(f.register_window, "ncclCommWindowRegister", false);
-  find(f.deregister_window, "ncclCommWindowDeregister", false);
-  find(f.all_to_all, "ncclAlltoAll", false);
-  find(f.gather, "ncclGather", false);
-  find(f.scatter, "ncclScatter", false);
-  if (!missing.empty())
-    return fail(Code::invalid_argument, "the baseline " + path + " lacks " + missing + ". Name a libnccl.so.2");
+  library.need(f.error_string, "ncclGetErrorString");
+  library.need(f.get_version, "ncclGetVersion");
+  library.need(f.get_unique_id, "ncclGetUniqueId");
+  library.need(f.init_rank, "ncclCommInitRank");
+  library.need(f.init_all, "ncclCommInitAll");
+  library.need(f.destroy, "ncclCommDestroy");
+  library.need(f.abort, "ncclCommAbort");
+  library.need(f.async_error, "ncclCommGetAsyncError");
+  library.need(f.group_start, "ncclGroupStart");
+  library.need(f.group_end, "ncclGroupEnd");
+  library.need(f.all_reduce, "ncclAllReduce");
+  library.need(f.all_gather, "ncclAllGather");
+  library.need(f.reduce_scatter, "ncclReduceScatter");
+  library.need(f.broadcast, "ncclBroadcast");
+  library.need(f.reduce, "ncclReduce");
+  library.need(f.create_premul_sum, "ncclRedOpCreatePreMulSum");
+  library.need(f.destroy_op, "ncclRedOpDestroy");
+  library.need(f.send, "ncclSend");
+  library.need(f.recv, "ncclRecv");
+  library.find(f.register_buffer, "ncclCommRegister");
+  library.find(f.deregister_buffer, "ncclCommDeregister");
+  library.find(f.register_window, "ncclCommWindowRegister");
+  library.find(f.deregister_window, "ncclCommWindowDeregister");
+  library.find(f.all_to_all, "ncclAlltoAll");
+  library.find(f.gather, "ncclGather");
+  library.find(f.scatter, "ncclScatter");
+  if (!library.missing().empty())
+    return fail(Code::invalid_argument,
+                "the baseline " + path + " lacks " + library.missing() + ". Name a libnccl.so.2");
   STRAIT_TRY(nccl->check(f.get_version(&nccl->version_), "ncclGetVersion"));
   return nccl;
 }

@@ -139,11 +139,6 @@ void declare_checks_and_results(CLI::App& app, Options& o) {
 
 }  // namespace
 
-bool can_have_wire(Collective collective, DataType type, ReduceOp op) {
-  return wire::is_wire_collective(collective) && wire::is_wire_type(type) &&
-         (!is_reduction(collective) || wire::is_wire_op(op));
-}
-
 Result<int> parse_root(std::string_view text) {
   if (text == "all" || text == "-1") return -1;
   int root = 0;
@@ -163,19 +158,10 @@ namespace {
 /// Every call that the options name must be one that can have the wire format.
 Status validate_wire(const Options& o) {
   if (!o.wire || *o.wire == WireFormat::off) return {};
-  const std::string asked = "--wire " + std::string(name(*o.wire)) + ": ";
-  if (!wire::is_wire_collective(o.collective))
-    return fail(Code::invalid_argument,
-                asked + std::string(name(o.collective)) +
-                    " has no wire format; all-reduce, reduce-scatter, all-gather and all-to-all have");
   for (const DataType type : o.types)
-    if (!wire::is_wire_type(type))
-      return fail(Code::invalid_argument,
-                  asked + "it carries float32, bfloat16 and float16, not " + std::string(name(type)));
-  if (is_reduction(o.collective))
     for (const ReduceOp op : o.ops)
-      if (!wire::is_wire_op(op))
-        return fail(Code::invalid_argument, asked + "it carries sums and averages, not " + std::string(name(op)));
+      if (const std::string problem = wire::problem(o.collective, type, op); !problem.empty())
+        return fail(Code::invalid_argument, "--wire " + std::string(name(*o.wire)) + ": " + problem);
   return {};
 }
 }  // namespace

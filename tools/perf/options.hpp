@@ -64,9 +64,6 @@ struct Options {
 /// A rank, or "all" or -1 for each rank in turn.
 Result<int> parse_root(std::string_view text);
 
-/// Whether calls of more than one rank can have a wire format.
-bool can_have_wire(Collective collective, DataType type, ReduceOp op);
-
 /// Declares the options on a subcommand. CLI11 fills `options` while parsing.
 void declare_options(CLI::App& app, Options& options);
 /// What only holds between options: a range that is empty, options that GPU ranks do not have.

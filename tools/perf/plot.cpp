@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/xml_text.hpp"
 #include "perf/axis.hpp"
 #include "perf/figure.hpp"
 #include "perf/table.hpp"
@@ -244,7 +245,7 @@ std::string plot_html(const Report& report) {
       "Helvetica,Arial,sans-serif;margin:24px;color:#222}}svg{{max-width:100%;height:auto}}table{{border-collapse:"
       "collapse;font-size:13px}}td,th{{padding:3px 10px;text-align:right;border-bottom:1px solid #e3e3e3}}</style>"
       "</head>\n<body>\n{1}<table>\n<tr><th colspan=\"3\"></th>",
-      escaped(heading(report)), plot_svg(report));
+      xml_text(heading(report)), plot_svg(report));
   const bool has_baseline = report.baseline.has_value();
   std::string columns;
   for (const Form& form : forms) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <thread>
 
+#include "base/host_name.hpp"
 #include "perf/bookkeeping.hpp"
 #include "perf/floors.hpp"
 #include "perf/host_rates.hpp"
@@ -166,7 +167,7 @@ Status RankRun::learn_ranks() {
     put(mine.bus_id, bus_id);
     put(mine.gpu, name);
   }
-  gethostname(mine.host, sizeof mine.host - 1);
+  put(mine.host, host_name());
   std::vector<PackedRankInfo> packed(static_cast<std::size_t>(ranks_));
   STRAIT_TRY(all_gather(control_, &mine, packed.data(), sizeof mine, "Learning who the ranks are"));
   std::vector<RankInfo> ranks;
@@ -180,7 +181,7 @@ Status RankRun::learn_ranks() {
   remark_empty_sizes();
   const char *name = "", *why = "";
   STRAIT_TRY(checked(straitCommGetTransport(comm_, &name, &why), comm_, "straitCommGetTransport"));
-  in_rank_order_ = in_rank_order_ && !has_levels(name);
+  in_rank_order_ = in_rank_order_ && !has_levels(name, gpu_ != nullptr);
   if (options_.floors) STRAIT_TRY(measure_links(name));
   if (reporter_ != nullptr)
     reporter_->begin(ranks, threads_, {name, why, wire_}, baseline_ ? std::optional(baseline_->info()) : std::nullopt,
@@ -189,7 +190,7 @@ Status RankRun::learn_ranks() {
 }
 
 Status RankRun::measure_links(std::string_view transport) {
-  if (ranks_ < 2 || has_levels(transport)) {
+  if (ranks_ < 2 || has_levels(transport, gpu_ != nullptr)) {
     const char* why =
         ranks_ < 2 ? "one rank copies to nobody" : "between islands or hosts, several kinds of links bind";
     if (reporter_ != nullptr) reporter_->remark(fmt::format("No floors: {}", why));
@@ -259,7 +260,8 @@ Operation RankRun::operation(const Subject& subject, std::size_t bytes, bool in_
 
 /// What the calls are told, so that they do what the check expects. On one rank nothing is on a wire.
 WireFormat RankRun::wire_of(const Subject& subject) const {
-  const bool can = ranks_ > 1 && can_have_wire(options_.collective, subject.type, subject.op.value_or(ReduceOp::sum));
+  const bool can =
+      ranks_ > 1 && wire::problem(options_.collective, subject.type, subject.op.value_or(ReduceOp::sum)).empty();
   return can ? wire_ : WireFormat::off;
 }
 

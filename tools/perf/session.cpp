@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 #include <strait/strait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -16,12 +15,13 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <type_traits>
 #include <vector>
 
 #include "base/environment.hpp"
+#include "base/host_name.hpp"
 #include "exit_code.hpp"
 #include "files.hpp"
+#include "owned_comm.hpp"
 #include "perf/bookkeeping.hpp"
 #include "perf/call.hpp"
 #include "perf/gpu.hpp"
@@ -34,14 +34,9 @@
 namespace strait::perf {
 namespace {
 
-struct CommDestroyer {
-  void operator()(straitComm_t comm) const { straitCommDestroy(comm); }
-};
-using Comm = std::unique_ptr<std::remove_pointer_t<straitComm_t>, CommDestroyer>;
-
 /// This process among those of the launcher (or alone), and how many ranks it has.
 struct Process {
-  Comm comm;  ///< one rank a process
+  tools::OwnedComm comm;  ///< one rank a process
   int index = 0;
   int count = 1;
   int threads = 1;
@@ -53,7 +48,7 @@ struct Process {
 /// The processes of lower index on this host: each takes the GPUs after theirs.
 Result<int> processes_before(const Process& process) {
   std::array<char, 64> name{};
-  gethostname(name.data(), name.size() - 1);
+  host_name().copy(name.data(), name.size() - 1);
   std::vector<std::array<char, 64>> names(static_cast<std::size_t>(process.count));
   straitComm_t comm = process.comm.get();
   STRAIT_TRY(all_gather(comm, name.data(), names.data(), name.size(), "Learning which processes share this host"));
@@ -110,11 +105,8 @@ Result<bool> have_equal_options(const Options& options, const Process& process) 
   STRAIT_TRY(all_gather(comm, &differs, all.data(), sizeof differs, what));
   const auto first_different = std::find(all.begin(), all.end(), 1) - all.begin();
   if (first_different == process.count) return true;
-  if (first_different == process.index) {
-    std::array<char, 64> host{};
-    gethostname(host.data(), host.size() - 1);
-    tools::print(stderr, "strait perf: process {} on {}: {}\n", process.index, host.data(), difference);
-  }
+  if (first_different == process.index)
+    tools::print(stderr, "strait perf: process {} on {}: {}\n", process.index, host_name(), difference);
   straitBarrier(comm, nullptr);  // a launcher ends the job when a process has ended: not before that is said
   return false;
 }
@@ -163,7 +155,7 @@ class Session {
     if (auto status = checked(straitCommInitRank(&comm, ranks, &id, rank, nullptr), nullptr, "straitCommInitRank");
         !status)
       return report(status.error());
-    const Comm owner(comm);
+    const tools::OwnedComm owner(comm);
     measure(comm, thread);
   }
 

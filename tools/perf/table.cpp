@@ -44,7 +44,7 @@ std::string wire_line(const Options& o, WireFormat wire, std::size_t ranks) {
   bool some = false, all = true;
   for (const DataType type : o.types)
     for (const ReduceOp op : o.ops) {
-      const bool can = can_have_wire(o.collective, type, op);
+      const bool can = wire::problem(o.collective, type, op).empty();
       some = some || can;
       all = all && can;
     }

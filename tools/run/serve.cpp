@@ -1,10 +1,9 @@
 #include "run/serve.hpp"
 
-#include <dlfcn.h>
-
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
+
+#include "base/shared_library.hpp"
 
 namespace strait::tools::run {
 
@@ -48,12 +47,10 @@ Result<std::string> find_library(const std::string& given) {
 }
 
 Result<int> try_library(const std::string& path) {
-  struct Close {
-    void operator()(void* library) const { dlclose(library); }
-  };
-  const std::unique_ptr<void, Close> library(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL));
-  if (!library) return fail(Code::system_error, "the library cannot be loaded: " + std::string(dlerror()));
-  const auto get_version = reinterpret_cast<int (*)(int*)>(dlsym(library.get(), "ncclGetVersion"));
+  const SharedLibrary library(path);
+  if (!library.is_loaded()) return fail(Code::system_error, "the library cannot be loaded: " + library.problem());
+  int (*get_version)(int*) = nullptr;
+  library.find(get_version, "ncclGetVersion");
   int version = 0;
   if (get_version == nullptr || get_version(&version) != 0)
     return fail(Code::invalid_argument, path + " does not say which NCCL it is. Is STRAIT_NCCL_VERSION right?");

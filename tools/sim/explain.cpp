@@ -12,6 +12,7 @@
 
 #include "base/json_text.hpp"
 #include "base/limits.hpp"
+#include "base/time_text.hpp"
 #include "base/wire_format.hpp"
 #include "perf/axis.hpp"
 #include "perf/last_times.hpp"
@@ -201,8 +202,7 @@ namespace {
 /// Returns whether a wire format can apply to the operation. `strait perf` ignores wire formats for other operations.
 bool may_have_wire(const Explanation& about) {
   const OperationOptions& options = about.options;
-  return about.machine.request.ranks > 1 && wire::is_wire_collective(options.collective) &&
-         wire::is_wire_type(options.type) && (!is_reduction(options.collective) || wire::is_wire_op(options.op));
+  return about.machine.request.ranks > 1 && wire::problem(options.collective, options.type, options.op).empty();
 }
 
 /// Returns the wire format with which `strait perf` was run, as --wire or STRAIT_WIRE named it.

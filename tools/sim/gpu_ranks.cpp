@@ -7,6 +7,7 @@
 #include <map>
 #include <tuple>
 
+#include "base/time_text.hpp"
 #include "base/units.hpp"
 #include "perf/axis.hpp"
 #include "select/borders.hpp"

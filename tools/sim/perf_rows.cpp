@@ -91,7 +91,7 @@ Result<perf::Report> predicted_report(const perf::Options& options) {
   const bool adds = is_reduction(options.collective);
   for (const DataType type : options.types)
     for (const ReduceOp op : adds ? options.ops : std::vector{ReduceOp::sum}) {
-      const bool is_encoded = report.ranks.size() > 1 && perf::can_have_wire(options.collective, type, op);
+      const bool is_encoded = report.ranks.size() > 1 && wire::problem(options.collective, type, op).empty();
       const WireFormat wire = is_encoded ? report.transport.wire : WireFormat::off;
       for (const std::uint32_t root : roots_of(options, machine.request.ranks))
         for (const std::size_t bytes : perf::sizes_bytes(options)) {
@@ -106,12 +106,6 @@ Result<perf::Report> predicted_report(const perf::Options& options) {
   return report;
 }
 
-int predict_rows(const perf::Options& options) {
-  if (auto status = print(options); !status) {
-    tools::print(stderr, "strait perf: {}\n", status.error().message);
-    return tools::exit_code_of(status.error());
-  }
-  return 0;
-}
+int predict_rows(const perf::Options& options) { return tools::end("perf", print(options)); }
 
 }  // namespace strait::sim

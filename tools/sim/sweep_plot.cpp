@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/time_text.hpp"
+#include "base/xml_text.hpp"
 #include "perf/axis.hpp"
 #include "perf/figure.hpp"
 #include "sim/panels.hpp"
@@ -122,7 +124,7 @@ std::string plot_html(const Sweep& sweep) {
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>\n<style>body{{font-family:"
       "Helvetica,Arial,sans-serif;margin:24px}}svg{{max-width:100%;height:auto}}pre{{font-size:12px}}</style></head>\n"
       "<body>\n{1}<pre>\n{2}</pre>\n</body></html>\n",
-      perf::escaped(heading(sweep)), plot_svg(sweep), perf::escaped(to_text(sweep)));
+      xml_text(heading(sweep)), plot_svg(sweep), xml_text(to_text(sweep)));
 }
 
 }  // namespace strait::sim

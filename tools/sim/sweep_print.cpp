@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_text.hpp"
+#include "base/time_text.hpp"
 #include "perf/axis.hpp"
 #include "perf/provenance.hpp"
 #include "sim/gpu_ranks.hpp"

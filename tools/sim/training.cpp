@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_text.hpp"
+#include "base/time_text.hpp"
 #include "perf/provenance.hpp"
 #include "sim/gpu_ranks.hpp"
 #include "sim/sweep.hpp"

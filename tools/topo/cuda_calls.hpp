@@ -50,7 +50,7 @@ struct CudaDriver::Calls {
 
   /// Looks up all functions in `library`. Returns an error that names the missing ones; `name` is the library's name
   /// for this error.
-  Status bind(void* library, const std::string& name);
+  Status bind(SharedLibrary& library, const std::string& name);
 };
 
 }  // namespace strait::topo

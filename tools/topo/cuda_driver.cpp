@@ -1,6 +1,5 @@
 #include "topo/cuda_driver.hpp"
 
-#include <dlfcn.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -23,8 +22,6 @@ constexpr int capture_thread_local = 1;
 constexpr unsigned ipc_enable_peer = 1;
 
 }  // namespace
-
-void CudaDriver::CloseLibrary::operator()(void* library) const { ::dlclose(library); }
 
 CudaMemory& CudaMemory::operator=(CudaMemory&& other) noexcept {
   std::swap(driver_, other.driver_);
@@ -108,13 +105,11 @@ Result<std::shared_ptr<CudaDriver>> CudaDriver::open(const std::string& library)
 }
 
 Status CudaDriver::load(const std::string& library) {
-  library_.reset(::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL));
-  if (!library_) {
-    const char* why = ::dlerror();
-    return fail(Code::unsupported, "the CUDA driver cannot be loaded: " + std::string(why != nullptr ? why : library) +
+  library_ = SharedLibrary(library);
+  if (!library_.is_loaded())
+    return fail(Code::unsupported, "the CUDA driver cannot be loaded: " + library_.problem() +
                                        ". Install the NVIDIA driver, or start the container with the NVIDIA runtime");
-  }
-  return calls_->bind(library_.get(), library);
+  return calls_->bind(library_, library);
 }
 
 Status CudaDriver::count_gpus() {

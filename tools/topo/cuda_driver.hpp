@@ -10,6 +10,7 @@
 
 #include "base/deadline.hpp"
 #include "base/error.hpp"
+#include "base/shared_library.hpp"
 
 /// The part of the CUDA driver that measuring links needs. It is loaded at run time, so that this works in builds
 /// without CUDA, and can say what is missing on a machine without GPUs.
@@ -158,16 +159,13 @@ class CudaDriver : public std::enable_shared_from_this<CudaDriver> {
   friend class CudaStream;
   friend class CudaGraph;
   struct Calls;
-  struct CloseLibrary {
-    void operator()(void* library) const;
-  };
   CudaDriver();
   Status load(const std::string& library);
   Status count_gpus();
   Result<void*> context(int gpu);
   Status check(int status, const std::string& what) const;
 
-  std::unique_ptr<void, CloseLibrary> library_;
+  SharedLibrary library_;
   std::unique_ptr<Calls> calls_;
   std::vector<void*> contexts_;  ///< primary context of every GPU; null: not in use yet
   bool stuck_ = false;

@@ -97,6 +97,8 @@ void add(const Json& json, std::map<std::string, Flight>& flights) {
   Flight& flight = flights[id];
   flight.communicator = id;
   flight.transport = text_of(json.at("transport"));
+  // Files of earlier versions do not say it.
+  const bool is_shared = json.value("shares_control", !flight.transport.starts_with("tcp"));
   const double unix_us = json.at("unix_us");
   flight.first_unix_us = flight.unix_us > 0 ? std::min(flight.first_unix_us, unix_us) : unix_us;
   flight.unix_us = std::max(flight.unix_us, unix_us);
@@ -110,7 +112,7 @@ void add(const Json& json, std::map<std::string, Flight>& flights) {
     record.name = text_of(seen.at("name"));
     record.is_own = record.has_file = rank == own;
     record.posts_until_us = record.starts_until_us = unix_us;
-    record.knows_finished = record.is_own || flight.transport != "tcp";
+    record.knows_finished = record.is_own || is_shared;
     record.left = seen.at("left");
     if (const Json& awaits = seen.at("awaits"); !awaits.is_null()) record.awaits = awaits;
     for (const Json& call : seen.at("calls")) record.calls.push_back(call_of(call));
@@ -126,7 +128,7 @@ void add(const Json& json, std::map<std::string, Flight>& flights) {
     if (flight.ranks[rank].name.empty())
       flight.ranks[rank] = std::move(record);
     else
-      put_together(flight.ranks[rank], std::move(record), flight.transport != "tcp");
+      put_together(flight.ranks[rank], std::move(record), is_shared);
   }
 }
 

@@ -31,7 +31,7 @@ Result<std::unique_ptr<slots::SegmentTransport>> open(const std::string& name, c
   std::vector<slots::PeerView> views(geometry.ranks, {slots::PeerView::Kind::same_addresses, nullptr});
   const slots::Segment segment(mapping->data(), geometry);
   return std::make_unique<slots::SegmentTransport>("loopback", segment, rank, std::move(views), nullptr,
-                                                   std::vector<std::shared_ptr<void>>{mapping}, true);
+                                                   std::vector<std::shared_ptr<void>>{mapping}, slots::PeerMemory::any);
 }
 
 }  // namespace strait::loopback

@@ -9,11 +9,28 @@
 
 #include "base/log.hpp"
 #include "base/mapping.hpp"
+#include "transports/shm/liveness_monitor.hpp"
 #include "transports/shm/shared_file.hpp"
 #include "transports/shm/shared_heap.hpp"
 
 namespace strait::shm {
 namespace {
+
+/// A segment whose ranks' lives are watched.
+class ShmTransport final : public slots::SegmentTransport {
+ public:
+  template <class... Arguments>
+  explicit ShmTransport(std::unique_ptr<const LivenessMonitor> liveness, Arguments&&... arguments)
+      : SegmentTransport(std::forward<Arguments>(arguments)...), liveness_(std::move(liveness)) {}
+  bool has_died(std::uint32_t rank) const override { return liveness_->has_died(rank); }
+  std::string cause_of_death(std::uint32_t /*rank*/) const override {
+    return "whose process has died, or become another program (exec). See that rank's output and the kernel log for "
+           "why";
+  }
+
+ private:
+  std::unique_ptr<const LivenessMonitor> liveness_;
+};
 
 /// Maps a received memfd, but only if it is sealed so that nobody can shrink it.
 Result<Mapping> map_sealed(const UniqueFd& fd, std::size_t size_bytes) {
@@ -51,7 +68,7 @@ RendezvousRequest meeting_of(const OpenRequest& request) {
   return meeting;
 }
 
-Result<Opened> open_passed(const OpenRequest& request) {
+Result<std::unique_ptr<Transport>> open_passed(const OpenRequest& request) {
   RendezvousRequest meeting = meeting_of(request);
   auto heap = SharedHeap::instance();
   if (heap)
@@ -84,14 +101,12 @@ Result<Opened> open_passed(const OpenRequest& request) {
   }
   std::byte* own_heap = heap ? (*heap)->base() : nullptr;
   const slots::Segment segment(memory->data(), request.geometry);
-  Opened opened;
-  opened.transport = std::make_unique<slots::SegmentTransport>("shm", segment, request.rank, std::move(views), own_heap,
-                                                               std::move(resources), true);
-  STRAIT_ASSIGN(opened.liveness, LivenessMonitor::watch(meeting, met));
-  return opened;
+  STRAIT_ASSIGN(auto liveness, LivenessMonitor::watch(meeting, met));
+  return std::make_unique<ShmTransport>(std::move(liveness), "shm", segment, request.rank, std::move(views), own_heap,
+                                        std::move(resources), slots::PeerMemory::from_heaps);
 }
 
-Result<Opened> open_via_file(const OpenRequest& request) {
+Result<std::unique_ptr<Transport>> open_via_file(const OpenRequest& request) {
   const RendezvousRequest meeting = meeting_of(request);
   RendezvousResult met;
   met.pidfds.resize(request.ranks.size());
@@ -99,24 +114,22 @@ Result<Opened> open_via_file(const OpenRequest& request) {
   STRAIT_ASSIGN(Mapping mapping, Mapping::of_file(met.segment.get(), meeting.segment_bytes));
   auto memory = std::make_shared<Mapping>(std::move(mapping));
   const slots::Segment segment(memory->data(), request.geometry);
-  Opened opened;
-  opened.transport = std::make_unique<slots::SegmentTransport>(
-      "shm_file", segment, request.rank, std::vector<slots::PeerView>(request.geometry.ranks), nullptr,
-      std::vector<std::shared_ptr<void>>{memory}, false);
-  STRAIT_ASSIGN(opened.liveness, LivenessMonitor::watch(meeting, met));
-  return opened;
+  STRAIT_ASSIGN(auto liveness, LivenessMonitor::watch(meeting, met));
+  return std::make_unique<ShmTransport>(std::move(liveness), "shm_file", segment, request.rank,
+                                        std::vector<slots::PeerView>(request.geometry.ranks), nullptr,
+                                        std::vector<std::shared_ptr<void>>{memory}, slots::PeerMemory::none);
 }
 
-Result<Opened> agreed(const OpenRequest& request, Result<Opened> opened) {
+Result<std::unique_ptr<Transport>> agreed(const OpenRequest& request, Result<std::unique_ptr<Transport>> opened) {
   STRAIT_TRY(request.agree(opened ? Status() : tl::unexpected(opened.error())));
   return opened;
 }
 
 }  // namespace
 
-Result<Opened> open(const OpenRequest& request) { return agreed(request, open_passed(request)); }
+Result<std::unique_ptr<Transport>> open(const OpenRequest& request) { return agreed(request, open_passed(request)); }
 
-Result<Opened> open_file(const OpenRequest& request) {
+Result<std::unique_ptr<Transport>> open_file(const OpenRequest& request) {
   // The file's memory is reserved in advance, so slots should be no larger than is useful.
   constexpr std::size_t slot_bytes = 32 << 10;
   OpenRequest smaller = request;

@@ -4,18 +4,12 @@
 #include <memory>
 #include <vector>
 
-#include "transports/shm/liveness_monitor.hpp"
 #include "transports/shm/rendezvous.hpp"
 #include "transports/slots/segment_transport.hpp"
 
 /// Shared memory, for ranks that are processes or threads of one host. The segment is a sealed memfd passed over a unix
 /// socket: it has no name, leaves nothing behind and is not limited by the size of /dev/shm.
 namespace strait::shm {
-
-struct Opened {
-  std::unique_ptr<slots::SegmentTransport> transport;
-  std::shared_ptr<const LivenessMonitor> liveness;
-};
 
 struct OpenRequest {
   std::uint32_t rank = 0;
@@ -28,9 +22,9 @@ struct OpenRequest {
 };
 
 /// Opens the transport. Collective: it succeeds on all ranks, or returns the same error on all.
-Result<Opened> open(const OpenRequest& request);
+Result<std::unique_ptr<Transport>> open(const OpenRequest& request);
 /// As open(), for ranks that share /dev/shm but no unix socket: the segment is a file there, which has a name only
 /// until all ranks have opened it. No descriptors are passed, so peers' buffers cannot be accessed.
-Result<Opened> open_file(const OpenRequest& request);
+Result<std::unique_ptr<Transport>> open_file(const OpenRequest& request);
 
 }  // namespace strait::shm

@@ -9,16 +9,23 @@ namespace strait::slots {
 
 SegmentTransport::SegmentTransport(std::string_view name, Segment segment, std::uint32_t rank,
                                    std::vector<PeerView> views, std::byte* own_heap,
-                                   std::vector<std::shared_ptr<void>> resources, bool has_peer_memory)
+                                   std::vector<std::shared_ptr<void>> resources, PeerMemory peer_memory)
     : name_(name),
       segment_(segment),
       rank_(rank),
       views_(std::move(views)),
       own_heap_(own_heap),
       resources_(std::move(resources)),
-      has_peer_memory_(has_peer_memory) {
+      peer_memory_(peer_memory) {
   for (std::uint32_t peer = 0; peer < views_.size(); ++peer)
     reaches_buffers_ |= peer != rank_ && views_[peer].kind == PeerView::Kind::same_addresses;
+}
+
+std::vector<RankControl*> SegmentTransport::rank_controls() {
+  std::vector<RankControl*> controls;
+  for (std::uint32_t rank = 0; rank < segment_.geometry().ranks; ++rank)
+    controls.push_back(&segment_.rank_control(rank));
+  return controls;
 }
 
 Result<std::byte*> SegmentTransport::link_block(const LinkEnd& end) const {

@@ -18,23 +18,26 @@ struct PeerView {
   Kind kind = Kind::none;
   std::byte* heap = nullptr;  ///< the peer's heap as mapped by this process
 };
+enum class PeerMemory { none, from_heaps, any };
 
 /// A transport over a segment; the common part of loopback (threads) and shm (processes). These differ in the origin of
 /// the segment's memory and in how ranks address one another's buffers.
 class SegmentTransport : public Transport {
  public:
   /// `views` is indexed by rank. `own_heap` is this process's shared heap; buffers are posted as offsets from its
-  /// start. `resources` are objects that must live as long as the transport, such as mappings. `has_peer_memory` says
-  /// whether ranks address one another's buffers in principle, even if a single mapping failed.
+  /// start. `resources` are objects that must live as long as the transport, such as mappings. `peer_memory` says
+  /// which buffers ranks address of one another in principle, even if a single mapping failed.
   SegmentTransport(std::string_view name, Segment segment, std::uint32_t rank, std::vector<PeerView> views,
-                   std::byte* own_heap, std::vector<std::shared_ptr<void>> resources, bool has_peer_memory);
+                   std::byte* own_heap, std::vector<std::shared_ptr<void>> resources, PeerMemory peer_memory);
 
   std::string_view name() const override { return name_; }
   std::size_t slot_bytes() const override { return segment_.geometry().slot_bytes; }
-  bool has_peer_memory() const override { return has_peer_memory_; }
+  bool has_peer_memory() const override { return peer_memory_ != PeerMemory::none; }
+  bool sees_any_memory() const override { return peer_memory_ == PeerMemory::any; }
   bool has_multicast() const override { return true; }
   bool reaches_buffers() const override { return reaches_buffers_; }
-  const Segment& segment() const { return segment_; }
+  Control& control() override { return segment_.control(); }
+  std::vector<RankControl*> rank_controls() override;
 
   Result<SendLink*> open_send(const LinkEnd& end) override;
   Result<ReceiveLink*> open_receive(const LinkEnd& end) override;
@@ -55,7 +58,8 @@ class SegmentTransport : public Transport {
   std::vector<PeerView> views_;
   std::byte* own_heap_;
   std::vector<std::shared_ptr<void>> resources_;
-  bool has_peer_memory_, reaches_buffers_ = false;
+  PeerMemory peer_memory_;
+  bool reaches_buffers_ = false;
   std::map<LinkName, std::unique_ptr<SendLink>> sends_;
   std::map<LinkName, std::unique_ptr<ReceiveLink>> receives_;
   std::map<SignalName, std::unique_ptr<SignalSender>> signals_;

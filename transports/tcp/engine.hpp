@@ -72,6 +72,7 @@ class Engine {
   Status start();
 
   const Geometry& geometry() const { return geometry_; }
+  std::uint32_t ranks() const { return static_cast<std::uint32_t>(peers_.size()); }
   /// This rank's own copies of the control words, kept in step by messages.
   Control& control() { return control_; }
   RankControl& rank_control(std::uint32_t rank) { return controls_[rank]; }

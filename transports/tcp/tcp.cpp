@@ -48,6 +48,17 @@ Result<std::unique_ptr<ucx::Worker>> open_ucx(Channel& channel, const Deadline& 
 
 }  // namespace
 
+std::vector<RankControl*> TcpTransport::rank_controls() {
+  std::vector<RankControl*> controls;
+  for (std::uint32_t rank = 0; rank < engine_->ranks(); ++rank) controls.push_back(&engine_->rank_control(rank));
+  return controls;
+}
+
+std::string TcpTransport::cause_of_death(std::uint32_t rank) const {
+  return "whose connection has ended (" + engine_->end_reason(rank) +
+         "): its process died, or its host or the network between failed. See that rank's output for why";
+}
+
 Result<SendLink*> TcpTransport::open_send(const LinkEnd& end) {
   if (std::find(end.readers.begin(), end.readers.end(), rank_) != end.readers.end())
     return fail(Code::internal_error, "rank " + std::to_string(rank_) + " opens a link to itself");

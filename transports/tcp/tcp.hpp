@@ -20,6 +20,10 @@ class TcpTransport final : public Transport {
   bool has_peer_memory() const override { return false; }
   bool has_multicast() const override { return false; }
   bool shares_control() const override { return false; }
+  Control& control() override { return engine_->control(); }
+  std::vector<RankControl*> rank_controls() override;
+  bool has_died(std::uint32_t rank) const override { return engine_->has_died(rank); }
+  std::string cause_of_death(std::uint32_t rank) const override;
   Engine& engine() { return *engine_; }
 
   Result<SendLink*> open_send(const LinkEnd& end) override;

@@ -76,12 +76,6 @@ Simd best_simd() {
 
 std::string_view name(Simd simd) { return simd_names[static_cast<std::size_t>(simd)]; }
 
-std::optional<Simd> simd_from_name(std::string_view name) {
-  const auto found = std::ranges::find(simd_names, name);
-  if (found == simd_names.end()) return std::nullopt;
-  return static_cast<Simd>(found - simd_names.begin());
-}
-
 void reduce(const ReduceCall& call, Simd simd) {
   assert(!call.sources.empty());
   const host::KernelCall plain{

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string_view>
 
@@ -18,8 +17,7 @@ inline constexpr int simd_count = 3;
 
 /// Returns the best instruction set of this processor and this build; all lesser ones work, too.
 Simd best_simd();
-std::string_view name(Simd simd);                           ///< "avx2"
-std::optional<Simd> simd_from_name(std::string_view name);  ///< the inverse of name()
+std::string_view name(Simd simd);  ///< "avx2"
 
 /// A source of a reduction: elements, or accumulators if `wide` (float for 8- and 16-bit floats; for all other types
 /// the same as elements).

@@ -185,6 +185,20 @@ TEST(Calibration, IsFoundInTheCacheFolderAndCanBeTurnedOff) {
   EXPECT_FALSE(calibration_path(Environment([](const char*) -> const char* { return nullptr; }), machine));
 }
 
+TEST(Calibration, APlaceThatCannotBeWrittenToIsToldWithWhatFitsIt) {
+  const test::FakeTree tree;
+  tree.write("file", "");
+  EXPECT_NE(save_calibration(sample(), tree.path("file/machine.json"))
+                .error()
+                .message.find("Not a directory. Name a file elsewhere"),
+            std::string::npos);
+  tree.write("folder.json/other", "");
+  EXPECT_NE(save_calibration(sample(), tree.path("folder.json"))
+                .error()
+                .message.find("Is a directory. Name a file, such as one in it"),
+            std::string::npos);
+}
+
 /// A reader that runs at the same time as writers never finds a partly written file.
 TEST(Calibration, WritersAtOnceLeaveAWholeFile) {
   const test::FakeTree tree;

@@ -46,7 +46,7 @@ class MessagesOfAnyLength : public ::testing::TestWithParam<Setup> {
                     .together = GetParam().blocks != 0,
                     .least_offered_bytes = 20'000}};
   /// Returns offers as if every other page of memory were registered.
-  static DeviceCalls::Offers offers() {
+  static MessageOffers offers() {
     if (!GetParam().offers) return {};
     const auto offer = [](const void* data, std::size_t bytes) {
       const bool is_registered = (reinterpret_cast<std::uintptr_t>(data) >> 12 & 1) != 0;

@@ -28,18 +28,18 @@ class Offered : public ::testing::TestWithParam<std::uint64_t> {
  protected:
   void SetUp() override { (void)all_memory.of(memory_.receive[0].data(), bytes); }  // registers the memory
 
-  std::vector<DeviceLaunch> launches(std::uint32_t rank, const DeviceCalls::Offers& offer) {
+  std::vector<DeviceLaunch> launches(std::uint32_t rank, const MessageOffers& offer) {
     Random random(rank);
     const auto buffer_of = [&](std::size_t number, bool sends) {
       return (sends ? memory_.send : memory_.receive)[number].data();
     };
     return machine_.calls(rank).launches_of(calls_of(messages_, rank, random, buffer_of), offer);
   }
-  void run(std::uint32_t rank, const DeviceCalls::Offers& offer = all_memory) {
+  void run(std::uint32_t rank, const MessageOffers& offer = all_memory) {
     machine_.run(launches(rank, offer), DataType::uint8);
   }
   /// Runs both ranks; rank `first` begins long before the other.
-  void run_in_turn(std::uint32_t first, const DeviceCalls::Offers& of_0, const DeviceCalls::Offers& of_1) {
+  void run_in_turn(std::uint32_t first, const MessageOffers& of_0, const MessageOffers& of_1) {
     {
       const std::jthread other([&] { run(first, first == 0 ? of_0 : of_1); });
       std::this_thread::sleep_for(late);
@@ -136,7 +136,7 @@ TEST_P(Offered, FollowOneAnother) {
       const auto buffer_of = [&](std::size_t number, bool sends) {
         return (sends ? memory.send : memory.receive)[number].data();
       };
-      const DeviceCalls::Offers& offer = random() % 4 == 0 ? no_memory : all_memory;
+      const MessageOffers& offer = random() % 4 == 0 ? no_memory : all_memory;
       machine_.run(machine_.calls(rank).launches_of(calls_of(messages_, rank, random, buffer_of), offer),
                    DataType::uint8);
     }
@@ -180,7 +180,7 @@ TEST(OfferedPlaces, AreNotWrittenByOtherMessages) {
 
 TEST(AreOffered, LongOnesBetweenPeers) {
   const auto may_be_offered = [&](std::uint32_t ranks, bool p2p, std::uint32_t peer, std::size_t count,
-                                  const DeviceCalls::Offers& offer) {
+                                  const MessageOffers& offer) {
     const Machine machine(ranks, 0, {.p2p = p2p, .least_offered_bytes = 0});
     std::byte buffer{};
     Call call;

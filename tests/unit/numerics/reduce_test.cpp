@@ -9,6 +9,7 @@
 #include <immintrin.h>
 #endif
 
+#include "base/enum_names.hpp"
 #include "support/reference.hpp"
 
 // Compares every instruction set with the scalar specification, bit by bit.
@@ -273,8 +274,9 @@ TEST_P(Reduce, IgnoresTheThreadsFloatEnvironment) {
 #endif
 
 TEST(SimdNames, AreInverse) {
-  for (const Simd simd : {Simd::portable, Simd::avx2, Simd::avx512}) EXPECT_EQ(simd_from_name(name(simd)), simd);
-  EXPECT_EQ(simd_from_name("sse9"), std::nullopt);
+  for (const Simd simd : {Simd::portable, Simd::avx2, Simd::avx512})
+    EXPECT_EQ(from_name<Simd>(name(simd), simd_count), simd);
+  EXPECT_EQ(from_name<Simd>("sse9", simd_count), std::nullopt);
 }
 
 }  // namespace

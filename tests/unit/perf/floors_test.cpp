@@ -13,8 +13,10 @@ constexpr std::size_t bytes = 400'000'000;
 Floor floor(Collective collective, const LinkRates& of = rates) { return floor_of(collective, bytes, 4, of).value(); }
 
 TEST(Floors, AreOfOneKindOfLink) {
-  for (const char* const transport : {"islands", "cuda_p2p+tcp", "islands+tcp"}) EXPECT_TRUE(has_levels(transport));
-  for (const char* const transport : {"cuda_p2p", "host_staged"}) EXPECT_FALSE(has_levels(transport));
+  for (const char* const transport : {"islands", "cuda_p2p+tcp", "islands+tcp"})
+    EXPECT_TRUE(has_levels(transport, true));
+  for (const char* const transport : {"cuda_p2p", "host_staged"}) EXPECT_FALSE(has_levels(transport, true));
+  EXPECT_FALSE(has_levels("tcp+ucx", false)) << "host ranks, whose sums keep their order";
 }
 
 TEST(Floors, AreBytesOverRates) {

@@ -241,11 +241,9 @@ TEST_F(FakeMachine, AnIommuThatPassesThroughDoesNot) {
   EXPECT_EQ(between_gpus(detected(FAKE_NVML_GRANTED)).kind, PathKind::pcie);
 }
 
-TEST_F(FakeMachine, CpuListsAndSizes) {
+TEST_F(FakeMachine, CpuLists) {
   EXPECT_THAT(parse_cpu_list("0-2,8"), ElementsAre(0, 1, 2, 8));
   EXPECT_THAT(parse_cpu_list("x,3,-,5-4"), ElementsAre(3));
-  EXPECT_EQ(parse_size("32768K"), 32ULL << 20);
-  EXPECT_EQ(parse_size(""), 0U);
 }
 
 TEST_F(FakeMachine, LastLevelCachesAreCountedOnce) {

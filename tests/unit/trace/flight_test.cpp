@@ -213,12 +213,17 @@ TEST(Flight, OfAGroupLargerThanTheRingTheLastAreFinished) {
 }
 
 TEST(Flight, WhatAnotherHostFinishedIsNotKnown) {
-  Job job(2, "tcp");
-  job.run(0, 1);
-  job.post(1, 1);
-  job.dump(0);
-  EXPECT_THAT(job.said(), AllOf(HasSubstr("not known here (as another rank saw it)"),
-                                HasSubstr("No rank is behind: all have posted #1; what has finished is not known")));
+  for (const char* const transport : {"tcp", "tcp+ucx"})
+    for (const bool is_old : {false, true}) {
+      Job job(2, transport);
+      job.run(0, 1);
+      job.post(1, 1);
+      job.dump(0);
+      if (is_old) job.make_old(0);
+      EXPECT_THAT(job.said(),
+                  AllOf(HasSubstr("not known here (as another rank saw it)"),
+                        HasSubstr("No rank is behind: all have posted #1; what has finished is not known")));
+    }
 }
 
 TEST(Flight, WhatIsNoSuchFileIsRefusedByName) {

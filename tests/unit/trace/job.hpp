@@ -35,6 +35,7 @@ class Job {
       about.host = "n7";
       about.pid = 100 + rank;
       about.transport = transport;
+      about.shares_control = !transport.starts_with("tcp");
       about.device = device;
       about.is_idle = [this, rank] { return idle_[rank]; };
       about.progress = [this, rank] { return progress_[rank]; };
@@ -103,6 +104,14 @@ class Job {
     auto json = nlohmann::json::parse(file);
     for (const auto& call : json["seen"][rank]["calls"])
       if (call["sequence"] == sequence) json["unix_us"] = call["posted_unix_us"].get<double>() + later_us;
+    std::ofstream(path, std::ios::trunc) << json;
+  }
+  /// As if a rank's file were of a version that did not write whether ranks share their records.
+  void make_old(std::uint32_t rank) {
+    const std::string path = folder_ + "/" + recorder(rank).file_name();
+    std::ifstream file(path);
+    auto json = nlohmann::json::parse(file);
+    json.erase("shares_control");
     std::ofstream(path, std::ios::trunc) << json;
   }
   std::string said(bool all_calls = false) const {

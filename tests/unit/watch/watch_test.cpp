@@ -20,10 +20,17 @@ using ::testing::HasSubstr;
 /// A transport that carries nothing, and reports one posted call at most.
 class NoTransport final : public Transport {
  public:
+  explicit NoTransport(std::uint32_t ranks) : controls(ranks) {}
   std::string_view name() const override { return "none"; }
   std::size_t slot_bytes() const override { return 0; }
   bool has_peer_memory() const override { return false; }
   bool has_multicast() const override { return false; }
+  Control& control() override { return words; }
+  std::vector<RankControl*> rank_controls() override {
+    std::vector<RankControl*> all;
+    for (RankControl& each : controls) all.push_back(&each);
+    return all;
+  }
   Result<SendLink*> open_send(const LinkEnd&) override { return fail(Code::unsupported, ""); }
   Result<ReceiveLink*> open_receive(const LinkEnd&) override { return fail(Code::unsupported, ""); }
   Result<SignalSender*> open_signal(const SignalEnd&) override { return fail(Code::unsupported, ""); }
@@ -32,25 +39,25 @@ class NoTransport final : public Transport {
   std::optional<PeerCall> peer_call(std::uint64_t, std::uint32_t) const override { return posted; }
   bool has_peer_calls(std::uint64_t) override { return false; }
   std::optional<PeerCall> posted;
+  Control words;
+  std::vector<RankControl> controls;
 };
 
 /// Ranks that share their control words.
 struct Ranks {
-  explicit Ranks(std::uint32_t count, std::int64_t timeout_ms = 0) : controls(count) {
-    std::vector<RankControl*> all;
-    for (RankControl& each : controls) all.push_back(&each);
+  explicit Ranks(std::uint32_t count, std::int64_t timeout_ms = 0) : transport(count) {
     for (std::uint32_t rank = 0; rank < count; ++rank) {
       Watch::Peers peers;
       peers.rank = rank;
       peers.timeout_ms = timeout_ms;
       for (std::uint32_t other = 0; other < count; ++other) peers.names.push_back("rank " + std::to_string(other));
-      watches.push_back(std::make_unique<Watch>(control, all, transport, std::move(peers)));
+      watches.push_back(std::make_unique<Watch>(transport, std::move(peers)));
     }
   }
   std::string told(std::uint32_t rank) const { return watches[rank]->sticky().error().message; }
-  Control control;
-  std::vector<RankControl> controls;
   NoTransport transport;
+  Control& control = transport.words;
+  std::vector<RankControl>& controls = transport.controls;
   std::vector<std::unique_ptr<Watch>> watches;
 };
 

@@ -1,11 +1,10 @@
 #include "transports/tcp/ucx/ucx.hpp"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <type_traits>
 
 #include "base/own_thread.hpp"
+#include "base/shared_library.hpp"
 
 namespace strait::ucx {
 namespace {
@@ -40,34 +39,31 @@ struct Api {
 /// Loads UCX. It stays loaded, because it has threads and hooks of its own.
 Api load() {
   Api api;
-  void* const library = ::dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
-  const auto find = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
-    if (function == nullptr) api.error = std::string("the UCX that is installed has no ") + name;
-  };
-  if (library == nullptr) {
-    api.error = std::string("UCX is not installed (libucx0 of Debian and Ubuntu): ") + ::dlerror();
+  SharedLibrary library("libucp.so.0", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (!library.is_loaded()) {
+    api.error = "UCX is not installed (libucx0 of Debian and Ubuntu): " + library.problem();
     return api;
   }
-  find(api.init, "ucp_init_version");
-  find(api.cleanup, "ucp_cleanup");
-  find(api.read_config, "ucp_config_read");
-  find(api.release_config, "ucp_config_release");
-  find(api.create_worker, "ucp_worker_create");
-  find(api.destroy_worker, "ucp_worker_destroy");
-  find(api.get_address, "ucp_worker_get_address");
-  find(api.release_address, "ucp_worker_release_address");
-  find(api.get_fd, "ucp_worker_get_efd");
-  find(api.arm, "ucp_worker_arm");
-  find(api.progress, "ucp_worker_progress");
-  find(api.create_endpoint, "ucp_ep_create");
-  find(api.close_endpoint, "ucp_ep_close_nbx");
-  find(api.send, "ucp_tag_send_nbx");
-  find(api.receive, "ucp_tag_recv_nbx");
-  find(api.look_at, "ucp_request_check_status");
-  find(api.cancel, "ucp_request_cancel");
-  find(api.free, "ucp_request_free");
-  find(api.describe, "ucs_status_string");
+  library.need(api.init, "ucp_init_version");
+  library.need(api.cleanup, "ucp_cleanup");
+  library.need(api.read_config, "ucp_config_read");
+  library.need(api.release_config, "ucp_config_release");
+  library.need(api.create_worker, "ucp_worker_create");
+  library.need(api.destroy_worker, "ucp_worker_destroy");
+  library.need(api.get_address, "ucp_worker_get_address");
+  library.need(api.release_address, "ucp_worker_release_address");
+  library.need(api.get_fd, "ucp_worker_get_efd");
+  library.need(api.arm, "ucp_worker_arm");
+  library.need(api.progress, "ucp_worker_progress");
+  library.need(api.create_endpoint, "ucp_ep_create");
+  library.need(api.close_endpoint, "ucp_ep_close_nbx");
+  library.need(api.send, "ucp_tag_send_nbx");
+  library.need(api.receive, "ucp_tag_recv_nbx");
+  library.need(api.look_at, "ucp_request_check_status");
+  library.need(api.cancel, "ucp_request_cancel");
+  library.need(api.free, "ucp_request_free");
+  library.need(api.describe, "ucs_status_string");
+  if (!library.missing().empty()) api.error = "the UCX that is installed has no " + library.missing();
   return api;
 }
 
