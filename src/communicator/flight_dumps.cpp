@@ -12,6 +12,7 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/log.hpp"
 #include "base/shortage.hpp"
@@ -29,7 +30,7 @@ constexpr int dump_signal = SIGUSR1;
 struct Recorders {
   std::mutex mutex;
   std::set<const FlightRecorder*> live;
-  std::set<InitWatch*> inits;  ///< of communicators that are being made, which have no recorder yet
+  std::set<const InitWatch*> inits;  ///< of communicators that are being made, which have no recorder yet
 };
 Recorders& recorders() {
   static auto* const all = new Recorders;
@@ -54,14 +55,38 @@ void on_signal(int number, siginfo_t* info, void* context) {
     handler_before.sa_handler(number);
 }
 
+/// What is to be written of a communicator.
+struct RecorderDump {
+  int rank = -1;
+  std::string file_name;
+  std::string text;
+};
+
+/// Makes the texts while the recorders are kept from ending, and writes them afterwards: the end of a communicator or
+/// of an init must not wait for a file system that does not answer.
 void dump_all() {
-  Recorders& all = recorders();
-  const std::scoped_lock lock(all.mutex);
-  for (const FlightRecorder* recorder : all.live)
-    if (const Status dumped = dump_to_folder(*recorder, "signal"); !dumped)
-      log_warn(static_cast<int>(recorder->about().rank), dumped.error().message);
-  for (InitWatch* init : all.inits)
-    if (const Status dumped = init->dump(); !dumped) log_warn(init->rank(), dumped.error().message);
+  std::vector<RecorderDump> of_recorders;
+  std::vector<InitDump> of_inits;
+  {
+    Recorders& all = recorders();
+    const std::scoped_lock lock(all.mutex);
+    for (const FlightRecorder* recorder : all.live)
+      of_recorders.push_back(
+          {static_cast<int>(recorder->about().rank), recorder->file_name(), recorder->json("signal")});
+    for (const InitWatch* init : all.inits) of_inits.push_back(init->dump());
+  }
+  for (const InitDump& dump : of_inits) log_warn(dump.rank, dump.said);  // first: it needs no file system
+  const auto warn = [](int rank, const Status& done) {
+    if (!done) log_warn(rank, done.error().message);
+  };
+  for (const RecorderDump& dump : of_recorders)
+    warn(dump.rank, make_flight_folder().and_then([&](const std::string& path) {
+      return write_flight_file(path + "/" + dump.file_name, dump.rank, dump.text);
+    }));
+  for (const InitDump& dump : of_inits)
+    warn(dump.rank, make_flight_folder().and_then([&](const std::string& path) {
+      return dump.file->write(path + "/" + dump.file_name, dump.rank, dump.text);
+    }));
 }
 
 void dump_all_at_each_byte(int pipe_end) {
@@ -126,14 +151,14 @@ void stop_watching(const FlightRecorder& recorder) {
   recorders().live.erase(&recorder);
 }
 
-void watch_for_signal(InitWatch& init) {
+void watch_for_signal(const InitWatch& init) {
   if (flight_folder().empty()) return;
   const std::scoped_lock lock(recorders().mutex);
   listen_for_signal();
   recorders().inits.insert(&init);
 }
 
-void stop_watching(InitWatch& init) {
+void stop_watching(const InitWatch& init) {
   const std::scoped_lock lock(recorders().mutex);
   recorders().inits.erase(&init);
 }

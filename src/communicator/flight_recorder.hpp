@@ -83,8 +83,8 @@ class InitWatch;
 /// process gets SIGUSR1. They do nothing if it names none.
 void watch_for_signal(const FlightRecorder& recorder);
 void stop_watching(const FlightRecorder& recorder);
-void watch_for_signal(InitWatch& init);
-void stop_watching(InitWatch& init);
+void watch_for_signal(const InitWatch& init);
+void stop_watching(const InitWatch& init);
 /// Dumps into the folder that STRAIT_FLIGHT_RECORDER names (flight_folder.hpp); an error if it names none, or cannot be
 /// written to.
 Status dump_to_folder(const FlightRecorder& recorder, const std::string& reason);

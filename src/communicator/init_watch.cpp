@@ -53,7 +53,7 @@ InitWatch::InitWatch(const char* call) : call_(call), number_(next_init()) {
 
 InitWatch::~InitWatch() {
   stop_watching(*this);
-  if (has_succeeded_ && !file_.empty()) std::remove(file_.c_str());
+  if (has_succeeded_) file_->discard();
 }
 
 std::string InitWatch::json(const InitProgress::State& state) const {
@@ -77,18 +77,39 @@ std::string InitWatch::file_name(const InitProgress::State& state) const {
          "-rank" + (state.rank >= 0 ? std::to_string(state.rank) : "") + ".json";
 }
 
-Status InitWatch::dump() {
+InitDump InitWatch::dump() const {
   const InitProgress::State state = progress_.state();
-  std::string text = std::string("has been in ") + call_ + " for " + seconds_since(began_);
-  if (!state.awaits.empty()) text += ", and has waited " + seconds_since(state.awaits_since) + " for " + state.awaits;
+  std::string said = std::string("has been in ") + call_ + " for " + seconds_since(began_);
+  if (!state.awaits.empty()) said += ", and has waited " + seconds_since(state.awaits_since) + " for " + state.awaits;
   if (const auto missing = missing_ranks(state); !missing.empty())
-    text += "; of " + std::to_string(state.ranks) + " ranks these have not joined: " + list_ranks(missing);
-  log_warn(state.rank, text);
-  STRAIT_ASSIGN(const std::string folder, make_flight_folder());
-  const std::string path = folder + "/" + file_name(state);
-  STRAIT_TRY(write_flight_file(path, state.rank, json(state)));
-  file_ = path;
+    said += "; of " + std::to_string(state.ranks) + " ranks these have not joined: " + list_ranks(missing);
+  return {state.rank, std::move(said), file_name(state), json(state), file_};
+}
+
+Status InitFile::write(const std::string& path, int rank, const std::string& text) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (is_discarded_) return {};
+  }
+  STRAIT_TRY(write_flight_file(path, rank, text));
+  bool is_discarded = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    is_discarded = is_discarded_;
+    if (!is_discarded) path_ = path;
+  }
+  if (is_discarded) std::remove(path.c_str());
   return {};
+}
+
+void InitFile::discard() {
+  std::string path;
+  {
+    const std::scoped_lock lock(mutex_);
+    is_discarded_ = true;
+    path.swap(path_);
+  }
+  if (!path.empty()) std::remove(path.c_str());
 }
 
 }  // namespace strait

@@ -1,12 +1,38 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
+#include <mutex>
 #include <string>
 
 #include "base/error.hpp"
 #include "bootstrap/init_progress.hpp"
 
 namespace strait {
+
+/// The file that the dumps of an init write. It outlives the init, which does not wait for a dump: a file system may
+/// take long, or never answer.
+class InitFile {
+ public:
+  /// Writes the file, unless it has been discarded. To be called by one thread at a time.
+  Status write(const std::string& path, int rank, const std::string& text);
+  /// Removes the file; what is being written meanwhile goes once it is written.
+  void discard();
+
+ private:
+  std::mutex mutex_;  ///< never held while a file is used
+  std::string path_;  ///< of the file that is there; "": none
+  bool is_discarded_ = false;
+};
+
+/// What is to be written and logged of an init, which may have ended before that is done.
+struct InitDump {
+  int rank = -1;
+  std::string said;       ///< for the log
+  std::string file_name;  ///< in the folder
+  std::string text;       ///< of the file
+  std::shared_ptr<InitFile> file;
+};
 
 /// Exists while a rank makes a communicator. If the process gets SIGUSR1 meanwhile, and STRAIT_FLIGHT_RECORDER names a
 /// folder, what the rank waits for is logged and written there (the communicator itself has no record yet); `strait
@@ -23,10 +49,8 @@ class InitWatch {
   InitProgress& progress() { return progress_; }
   void succeed() { has_succeeded_ = true; }
 
-  // To be called by the thread that dumps, which sees to it that the object exists.
-  /// Logs what the rank waits for, and writes it into the folder.
-  Status dump();
-  int rank() const { return progress_.state().rank; }
+  /// Returns what the rank waits for. To be called by the thread that dumps, which sees to it that the object exists.
+  InitDump dump() const;
 
  private:
   std::string json(const InitProgress::State& state) const;
@@ -35,8 +59,8 @@ class InitWatch {
   const char* const call_;
   const unsigned number_;  ///< among those of the process
   const InitProgress::Clock::time_point began_ = InitProgress::Clock::now();
+  const std::shared_ptr<InitFile> file_ = std::make_shared<InitFile>();
   InitProgress progress_;
-  std::string file_;  ///< what dump() has written last; read when no thread dumps it any more
   bool has_succeeded_ = false;
 };
 

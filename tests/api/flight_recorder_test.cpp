@@ -264,6 +264,10 @@ TEST_F(FlightRecorderTest, WhatWasDumpedOfAnInitGoesWhenItHasSucceeded) {
   EXPECT_EQ(dumps(1).at(0).at("call"), "straitCommInitRank");
   join_and_run(id, 1, 2, [](straitComm_t comm, int, int) { all_reduce(comm); });
   first.join();
+  // The init does not wait for the thread that dumps, which may just have written it.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!std::filesystem::is_empty(folder_ + "/made") && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/made"));
 }
 
