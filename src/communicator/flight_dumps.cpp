@@ -76,17 +76,20 @@ void dump_all() {
     for (const InitWatch* init : all.inits) of_inits.push_back(init->dump());
   }
   for (const InitDump& dump : of_inits) log_warn(dump.rank, dump.said);  // first: it needs no file system
-  const auto warn = [](int rank, const Status& done) {
-    if (!done) log_warn(rank, done.error().message);
+  if (of_recorders.empty() && of_inits.empty()) return;
+  const auto write = [of_recorders = std::move(of_recorders), of_inits = std::move(of_inits)]() -> Status {
+    STRAIT_ASSIGN(const std::string folder, make_flight_folder());
+    const auto warn = [](int rank, const Status& written) {
+      if (!written) log_warn(rank, written.error().message);
+    };
+    for (const RecorderDump& dump : of_recorders)
+      warn(dump.rank, write_flight_file(folder + "/" + dump.file_name, dump.rank, dump.text));
+    for (const InitDump& dump : of_inits)
+      warn(dump.rank, dump.file->write(folder + "/" + dump.file_name, dump.rank, dump.text));
+    return {};
   };
-  for (const RecorderDump& dump : of_recorders)
-    warn(dump.rank, make_flight_folder().and_then([&](const std::string& path) {
-      return write_flight_file(path + "/" + dump.file_name, dump.rank, dump.text);
-    }));
-  for (const InitDump& dump : of_inits)
-    warn(dump.rank, make_flight_folder().and_then([&](const std::string& path) {
-      return dump.file->write(path + "/" + dump.file_name, dump.rank, dump.text);
-    }));
+  if (const Status written = do_in_folder(flight_folder(), folder_patience, write); !written)
+    log_warn(-1, "the flight recorder's files of SIGUSR1 are late or lost: " + written.error().message);
 }
 
 void dump_all_at_each_byte(int pipe_end) {
@@ -169,14 +172,19 @@ Status dump_to_folder(const FlightRecorder& recorder, const std::string& reason)
 }
 
 void dump_on_failure(const FlightRecorder& recorder, const Error& failure) {
-  if (flight_folder().empty()) return;
-  const Status dumped = dump_to_folder(recorder, failure.message);
+  const std::string folder = flight_folder();
+  if (folder.empty()) return;
   const int rank = static_cast<int>(recorder.about().rank);
-  if (!dumped)
-    log_warn(rank, dumped.error().message);
+  const std::string path = folder + "/" + recorder.file_name();
+  const auto write = [rank, path, text = recorder.json(failure.message)]() -> Status {
+    STRAIT_TRY(make_flight_folder());
+    return write_flight_file(path, rank, text);
+  };
+  // The rank is to hear of the failure, whatever the file system does.
+  if (const Status written = do_in_folder(folder, folder_patience, write); !written)
+    log_warn(rank, written.error().message);
   else
-    log_warn(rank, "the last calls are in " + flight_folder() + "/" + recorder.file_name() + "; `strait trace " +
-                       flight_folder() + "` shows who is behind");
+    log_warn(rank, "the last calls are in " + path + "; `strait trace " + folder + "` shows who is behind");
 }
 
 }  // namespace strait

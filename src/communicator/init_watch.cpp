@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/json_text.hpp"
@@ -45,10 +46,10 @@ std::vector<int> missing_ranks(const InitProgress::State& state) {
 
 }  // namespace
 
-InitWatch::InitWatch(const char* call) : call_(call), number_(next_init()) {
+InitWatch::InitWatch(const char* call, const Deadline& deadline) : call_(call), number_(next_init()) {
   warn_of_unknown_variables();
   watch_for_signal(*this);
-  prepare_flight_folder();
+  prepare_flight_folder(deadline);
 }
 
 InitWatch::~InitWatch() {
@@ -109,7 +110,13 @@ void InitFile::discard() {
     is_discarded_ = true;
     path.swap(path_);
   }
-  if (!path.empty()) std::remove(path.c_str());
+  if (path.empty()) return;
+  const std::string folder = std::filesystem::path(path).parent_path();
+  const Status removed = do_in_folder(folder, folder_patience, [path]() -> Status {
+    std::remove(path.c_str());
+    return {};
+  });
+  if (!removed) log_warn(-1, "cannot remove " + path + ", of an init that is done: " + removed.error().message);
 }
 
 }  // namespace strait

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "bootstrap/init_progress.hpp"
 
@@ -39,9 +40,9 @@ struct InitDump {
 /// trace` reads that, too. Once the communicator is complete the file is removed; after a failure it stays.
 class InitWatch {
  public:
-  /// `call`: the function of strait.h that makes the communicator. The first object of a process reports what is wrong
-  /// with its environment but is no reason to fail, and begins to listen for the signal.
-  explicit InitWatch(const char* call);
+  /// `call`: the function of strait.h that makes the communicator, by that deadline. The first object of a process
+  /// reports what is wrong with its environment but is no reason to fail, and begins to listen for the signal.
+  InitWatch(const char* call, const Deadline& deadline);
   ~InitWatch();
   InitWatch(const InitWatch&) = delete;
   InitWatch& operator=(const InitWatch&) = delete;

@@ -107,5 +107,19 @@ TEST_F(SlowFolder, ADumpDoesNotHoldUpTheEndOfAnInit) {
   EXPECT_EQ(count(), 1);
 }
 
+TEST_F(SlowFolder, AFailureIsToldEvenIfItsRecordCannotBeWritten) {
+  block();
+  ::testing::internal::CaptureStderr();
+  auto failing = std::async(std::launch::async, [&] {
+    STRAIT_EXPECT_OK(straitCommAbort(comm_));
+    EXPECT_EQ(straitBarrier(comm_, nullptr), straitAborted);
+  });
+  EXPECT_EQ(failing.wait_for(30s), std::future_status::ready) << "the failing call waits for the file system";
+  go_on();
+  failing.get();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::HasSubstr("the folder " + folder_ + " (STRAIT_FLIGHT_RECORDER) does not answer"));
+}
+
 }  // namespace
 }  // namespace strait::testing
