@@ -45,6 +45,12 @@ struct RankRecord {
   std::optional<StartedCall> started_messages{};
 };
 
+/// Return the number of the last call that the rank has posted, or its GPU started; 0: none.
+inline std::uint64_t last_posted(const RankRecord& rank) { return rank.calls.empty() ? 0 : rank.calls.back().sequence; }
+inline std::uint64_t last_started(const RankRecord& rank) {
+  return rank.started.empty() ? 0 : rank.started.back().sequence;
+}
+
 /// What is known of one communicator.
 struct Flight {
   std::string communicator;
