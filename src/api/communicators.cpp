@@ -106,7 +106,7 @@ Result<SetUp> prepare_init(const straitComm_t* handle, straitComm& fresh, int ra
   STRAIT_ASSIGN(const auto unpacked, unpack_unique_id(std::as_bytes(std::span(id->internal))));
   return [&fresh, ranks, rank, options, unpacked]() -> Status {
     STRAIT_ASSIGN(const auto deadline, init_deadline(options));
-    InitWatch init("straitCommInitRank", deadline);
+    InitWatch init("straitCommInitRank", deadline, {rank, ranks});
     JoinOptions join;
     join.rank = rank;
     join.ranks = ranks;

@@ -6,6 +6,8 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <set>
@@ -30,7 +32,10 @@ constexpr int dump_signal = SIGUSR1;
 struct Recorders {
   std::mutex mutex;
   std::set<const FlightRecorder*> live;
-  std::set<const InitWatch*> inits;  ///< of communicators that are being made, which have no recorder yet
+  std::set<InitWatch*> inits;  ///< of communicators that are being made, which have no recorder yet
+  /// Of inits that have failed since the last dump. The next one removes them: beside its files they would tell of
+  /// ranks that wait no more.
+  std::vector<std::shared_ptr<InitFile>> of_failed_inits;
 };
 Recorders& recorders() {
   static auto* const all = new Recorders;
@@ -67,17 +72,20 @@ struct RecorderDump {
 void dump_all() {
   std::vector<RecorderDump> of_recorders;
   std::vector<InitDump> of_inits;
+  std::vector<std::shared_ptr<InitFile>> outdated;
   {
     Recorders& all = recorders();
     const std::scoped_lock lock(all.mutex);
     for (const FlightRecorder* recorder : all.live)
       of_recorders.push_back(
           {static_cast<int>(recorder->about().rank), recorder->file_name(), recorder->json("signal")});
-    for (const InitWatch* init : all.inits) of_inits.push_back(init->dump());
+    for (InitWatch* init : all.inits) of_inits.push_back(init->dump());
+    outdated.swap(all.of_failed_inits);
   }
   for (const InitDump& dump : of_inits) log_warn(dump.rank, dump.said);  // first: it needs no file system
-  if (of_recorders.empty() && of_inits.empty()) return;
-  const auto write = [of_recorders = std::move(of_recorders), of_inits = std::move(of_inits)]() -> Status {
+  if (of_recorders.empty() && of_inits.empty() && outdated.empty()) return;
+  const auto write = [of_recorders, of_inits, outdated]() -> Status {
+    for (const auto& file : outdated) std::remove(file->discard().c_str());
     STRAIT_ASSIGN(const std::string folder, make_flight_folder());
     const auto warn = [](int rank, const Status& written) {
       if (!written) log_warn(rank, written.error().message);
@@ -131,6 +139,7 @@ void listen_for_signal() {
   if (inherited) {
     recorders().live.clear();  // the parent's, which dumps them itself
     recorders().inits.clear();
+    recorders().of_failed_inits.clear();
     return;
   }
   struct sigaction action {};
@@ -154,16 +163,20 @@ void stop_watching(const FlightRecorder& recorder) {
   recorders().live.erase(&recorder);
 }
 
-void watch_for_signal(const InitWatch& init) {
+void watch_for_signal(InitWatch& init) {
   if (flight_folder().empty()) return;
   const std::scoped_lock lock(recorders().mutex);
   listen_for_signal();
   recorders().inits.insert(&init);
 }
 
-void stop_watching(const InitWatch& init) {
+void stop_watching(InitWatch& init) {
   const std::scoped_lock lock(recorders().mutex);
   recorders().inits.erase(&init);
+  try {
+    if (auto file = init.file_left()) recorders().of_failed_inits.push_back(std::move(file));
+  } catch (const std::bad_alloc&) {  // the file stays for longer
+  }
 }
 
 Status dump_to_folder(const FlightRecorder& recorder, const std::string& reason) {

@@ -27,6 +27,7 @@ class FlightRecorder {
     std::vector<RankName> names;  ///< by rank
     std::string host;
     std::int64_t pid = 0;
+    std::int64_t process_began_unix_us = 0;  ///< tells runs apart that write into one folder
     std::string transport;
     int device = -1;  ///< -1: a host rank
     /// GPU ranks: returns whether everything that was posted is finished; nothing if that is unknown. May be null.
@@ -83,8 +84,8 @@ class InitWatch;
 /// process gets SIGUSR1. They do nothing if it names none.
 void watch_for_signal(const FlightRecorder& recorder);
 void stop_watching(const FlightRecorder& recorder);
-void watch_for_signal(const InitWatch& init);
-void stop_watching(const InitWatch& init);
+void watch_for_signal(InitWatch& init);
+void stop_watching(InitWatch& init);
 /// Dumps into the folder that STRAIT_FLIGHT_RECORDER names (flight_folder.hpp); an error if it names none, or cannot be
 /// written to.
 Status dump_to_folder(const FlightRecorder& recorder, const std::string& reason);

@@ -6,9 +6,12 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/json_text.hpp"
 #include "base/log.hpp"
+#include "base/process_began.hpp"
+#include "base/shortage.hpp"
 #include "base/unknown_variables.hpp"
 #include "bootstrap/root.hpp"
 #include "bootstrap/root_state.hpp"
@@ -46,7 +49,9 @@ std::vector<int> missing_ranks(const InitProgress::State& state) {
 
 }  // namespace
 
-InitWatch::InitWatch(const char* call, const Deadline& deadline) : call_(call), number_(next_init()) {
+InitWatch::InitWatch(const char* call, const Deadline& deadline, const InitPlace& place)
+    : call_(call), number_(next_init()) {
+  progress_.set_place(place.rank, place.ranks);
   warn_of_unknown_variables();
   watch_for_signal(*this);
   prepare_flight_folder(deadline);
@@ -54,7 +59,18 @@ InitWatch::InitWatch(const char* call, const Deadline& deadline) : call_(call), 
 
 InitWatch::~InitWatch() {
   stop_watching(*this);
-  if (has_succeeded_) file_->discard();
+  if (!has_succeeded_) return;
+  const Status removed = catch_shortage([this] { return remove_file(); });
+  if (!removed) log_warn(-1, "the file of an init that is done stays: " + removed.error().message);
+}
+
+Status InitWatch::remove_file() {
+  const std::string path = file_->discard();
+  if (path.empty()) return {};
+  return do_in_folder(std::filesystem::path(path).parent_path(), folder_patience, [path]() -> Status {
+    std::remove(path.c_str());
+    return {};
+  });
 }
 
 std::string InitWatch::json(const InitProgress::State& state) const {
@@ -64,6 +80,7 @@ std::string InitWatch::json(const InitProgress::State& state) const {
                                           {"ranks", state.ranks},
                                           {"host", this_host()},
                                           {"pid", ::getpid()},
+                                          {"process_began_unix_us", process_began_unix_us()},
                                           {"root", state.root ? state.root->to_string() : ""},
                                           {"awaits", state.awaits},
                                           {"awaits_since_unix_us", unix_us(state.awaits_since)},
@@ -78,7 +95,8 @@ std::string InitWatch::file_name(const InitProgress::State& state) const {
          "-rank" + (state.rank >= 0 ? std::to_string(state.rank) : "") + ".json";
 }
 
-InitDump InitWatch::dump() const {
+InitDump InitWatch::dump() {
+  was_dumped_ = true;
   const InitProgress::State state = progress_.state();
   std::string said = std::string("has been in ") + call_ + " for " + seconds_since(began_);
   if (!state.awaits.empty()) said += ", and has waited " + seconds_since(state.awaits_since) + " for " + state.awaits;
@@ -93,30 +111,21 @@ Status InitFile::write(const std::string& path, int rank, const std::string& tex
     if (is_discarded_) return {};
   }
   STRAIT_TRY(write_flight_file(path, rank, text));
-  bool is_discarded = false;
+  std::string outdated;
   {
     const std::scoped_lock lock(mutex_);
-    is_discarded = is_discarded_;
-    if (!is_discarded) path_ = path;
+    // Before the rank knew its number, the file had another name.
+    outdated = is_discarded_ ? path : path_ != path ? path_ : "";
+    path_ = is_discarded_ ? "" : path;
   }
-  if (is_discarded) std::remove(path.c_str());
+  if (!outdated.empty()) std::remove(outdated.c_str());
   return {};
 }
 
-void InitFile::discard() {
-  std::string path;
-  {
-    const std::scoped_lock lock(mutex_);
-    is_discarded_ = true;
-    path.swap(path_);
-  }
-  if (path.empty()) return;
-  const std::string folder = std::filesystem::path(path).parent_path();
-  const Status removed = do_in_folder(folder, folder_patience, [path]() -> Status {
-    std::remove(path.c_str());
-    return {};
-  });
-  if (!removed) log_warn(-1, "cannot remove " + path + ", of an init that is done: " + removed.error().message);
+std::string InitFile::discard() {
+  const std::scoped_lock lock(mutex_);
+  is_discarded_ = true;
+  return std::exchange(path_, "");
 }
 
 }  // namespace strait

@@ -17,8 +17,9 @@ class InitFile {
  public:
   /// Writes the file, unless it has been discarded. To be called by one thread at a time.
   Status write(const std::string& path, int rank, const std::string& text);
-  /// Removes the file; what is being written meanwhile goes once it is written.
-  void discard();
+  /// Returns the path of the file, which the caller is to remove; "": there is none. What is being written meanwhile
+  /// goes once it is written. Uses no file.
+  std::string discard();
 
  private:
   std::mutex mutex_;  ///< never held while a file is used
@@ -35,14 +36,21 @@ struct InitDump {
   std::shared_ptr<InitFile> file;
 };
 
+/// Which rank makes the communicator, as far as is known when it begins.
+struct InitPlace {
+  int rank = -1;  ///< -1: not known yet
+  int ranks = 0;  ///< 0: not known yet
+};
+
 /// Exists while a rank makes a communicator. If the process gets SIGUSR1 meanwhile, and STRAIT_FLIGHT_RECORDER names a
 /// folder, what the rank waits for is logged and written there (the communicator itself has no record yet); `strait
-/// trace` reads that, too. Once the communicator is complete the file is removed; after a failure it stays.
+/// trace` reads that, too. Once the communicator is complete the file is removed; after a failure it stays until the
+/// next signal, whose files then tell what is the case.
 class InitWatch {
  public:
   /// `call`: the function of strait.h that makes the communicator, by that deadline. The first object of a process
   /// reports what is wrong with its environment but is no reason to fail, and begins to listen for the signal.
-  InitWatch(const char* call, const Deadline& deadline);
+  InitWatch(const char* call, const Deadline& deadline, const InitPlace& place = {});
   ~InitWatch();
   InitWatch(const InitWatch&) = delete;
   InitWatch& operator=(const InitWatch&) = delete;
@@ -50,10 +58,14 @@ class InitWatch {
   InitProgress& progress() { return progress_; }
   void succeed() { has_succeeded_ = true; }
 
-  /// Returns what the rank waits for. To be called by the thread that dumps, which sees to it that the object exists.
-  InitDump dump() const;
+  // To be called with the recorders' lock held, so that the object exists.
+  /// Returns what the rank waits for.
+  InitDump dump();
+  /// Returns the file that stays after a failure; null: there is none.
+  std::shared_ptr<InitFile> file_left() const { return was_dumped_ && !has_succeeded_ ? file_ : nullptr; }
 
  private:
+  Status remove_file();
   std::string json(const InitProgress::State& state) const;
   std::string file_name(const InitProgress::State& state) const;
 
@@ -62,6 +74,7 @@ class InitWatch {
   const InitProgress::Clock::time_point began_ = InitProgress::Clock::now();
   const std::shared_ptr<InitFile> file_ = std::make_shared<InitFile>();
   InitProgress progress_;
+  bool was_dumped_ = false;
   bool has_succeeded_ = false;
 };
 

@@ -133,6 +133,7 @@ TEST_F(FlightRecorderTest, ShowsWhatWasPostedAndFinished) {
     STRAIT_EXPECT_OK(straitCommDumpFlightRecorder(comm, path.c_str()));
     const Json json = read(path);
     EXPECT_EQ(json.at("rank"), rank);
+    EXPECT_LT(json.at("process_began_unix_us"), json.at("unix_us"));
     EXPECT_EQ(json.at("transport"), "loopback");
     EXPECT_FALSE(json.contains("gpu"));
     const Json& own = json.at("seen").at(static_cast<std::size_t>(rank));
@@ -251,6 +252,7 @@ TEST_F(FlightRecorderTest, ASignalDuringTheInitSaysWhatTheRankWaitsFor) {
   EXPECT_EQ(json.at("missing"), Json({0, 2}));
   EXPECT_EQ(json.at("awaits"), "the other ranks to join at " + json.at("root").get<std::string>());
   EXPECT_LT(json.at("began_unix_us"), json.at("unix_us"));
+  EXPECT_LT(json.at("process_began_unix_us"), json.at("began_unix_us"));
   EXPECT_EQ(dumps(1).count(1), 1U) << "after a failure the file stays";
 }
 
@@ -269,6 +271,33 @@ TEST_F(FlightRecorderTest, WhatWasDumpedOfAnInitGoesWhenItHasSucceeded) {
   while (!std::filesystem::is_empty(folder_ + "/made") && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/made"));
+}
+
+TEST_F(FlightRecorderTest, WhatWasDumpedOfAFailedInitGoesAtTheNextSignal) {
+  ask_for_dumps();
+  straitUniqueId id;
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  {
+    const std::jthread failing([&] {
+      straitConfig_t config = test_config();
+      config.init_timeout_ms = 1000;
+      straitComm_t comm = nullptr;
+      EXPECT_EQ(straitCommInitRank(&comm, 2, &id, 0, &config), straitTimeout);  // rank 1 does not come
+    });
+    while (!std::filesystem::exists(folder_ + "/made")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    raise(SIGUSR1);
+    EXPECT_EQ(dumps(1).at(0).at("call"), "straitCommInitRank");
+  }
+  dumps(1);  // it stays
+  run_as_threads(1, [&](straitComm_t, int, int) {
+    raise(SIGUSR1);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    Json json;
+    while ((json = dumps(1).at(0)).contains("call") && std::chrono::steady_clock::now() < deadline) {
+    }
+    EXPECT_TRUE(json.contains("communicator"));
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ + "/made"), {}), 1);
+  });
 }
 
 TEST_F(FlightRecorderTest, ASignalDuringASplitSaysThatItIsOne) {

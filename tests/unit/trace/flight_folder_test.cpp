@@ -6,9 +6,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <future>
 #include <string>
 #include <thread>
+
+#include "communicator/init_watch.hpp"
 
 namespace strait {
 namespace {
@@ -94,6 +97,24 @@ TEST_F(FlightFolder, WhatIsDoneInTimeIsReturned) {
   const Status failed = do_in_folder("/f", 10s, [] { return await_answer("/full"); });
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().message, "no space is left");
+}
+
+TEST(InitFile, HasTheNameOfItsLastDumpAndGoesWhenItIsDiscarded) {
+  char name[] = "/tmp/strait_init_file_XXXXXX";
+  const std::filesystem::path folder = mkdtemp(name);
+  const std::string unknown = folder / "rank.json", known = folder / "rank0.json";
+  InitFile file;
+  EXPECT_TRUE(file.write(unknown, -1, "{}"));
+  EXPECT_TRUE(file.write(known, 0, "{}"));
+  EXPECT_FALSE(std::filesystem::exists(unknown)) << "it would count as another rank";
+  EXPECT_TRUE(file.write(known, 0, "{}"));
+  EXPECT_TRUE(std::filesystem::exists(known));
+  EXPECT_EQ(file.discard(), known);
+  std::filesystem::remove(known);
+  EXPECT_TRUE(file.write(known, 0, "{}"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder)) << "the init is done";
+  EXPECT_EQ(file.discard(), "");
+  std::filesystem::remove(folder);
 }
 
 }  // namespace
