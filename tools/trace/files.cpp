@@ -1,9 +1,11 @@
-// Reads what flight recorders have written.
+#include "trace/files.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -11,7 +13,8 @@
 
 #include "base/json_text.hpp"
 #include "safe_print.hpp"
-#include "trace/flight.hpp"
+#include "trace/by_age.hpp"
+#include "utc.hpp"
 
 namespace strait::trace {
 namespace {
@@ -115,6 +118,27 @@ void add(const Json& json, std::map<std::string, Flight>& flights) {
   }
 }
 
+/// When a file was written, and when the process began that wrote it.
+struct FileTimes {
+  std::string path;
+  double unix_us = 0;
+  double process_began_unix_us = 0;  ///< 0: not known
+};
+
+/// Reads a file's times, without its calls, which need much more memory. Where they are not well formed the file counts
+/// as the newest, so that it is read and what is wrong with it is said.
+FileTimes times_of(const std::string& path, std::istream& stream) {
+  const auto is_kept = [](int depth, Json::parse_event_t event, const Json& parsed) {
+    return depth != 1 || event != Json::parse_event_t::key || parsed != "seen";
+  };
+  try {
+    const Json json = Json::parse(stream, is_kept);
+    return {path, json.at("unix_us"), json.value("process_began_unix_us", 0.0)};
+  } catch (const Json::exception&) {
+    return {path, std::numeric_limits<double>::infinity(), 0};
+  }
+}
+
 /// Adds a file. Returns what is wrong with it, or "" if it was added.
 std::string add_file(std::istream& stream, std::map<std::string, Flight>& flights, std::vector<RankInInit>& inits) {
   Json json;
@@ -137,10 +161,7 @@ std::string add_file(std::istream& stream, std::map<std::string, Flight>& flight
   }
 }
 
-}  // namespace
-
-Result<std::vector<Flight>> read_flights(const std::vector<std::string>& paths, std::vector<std::string>* left_out,
-                                         std::vector<RankInInit>* inits) {
+std::set<std::string> files_in(const std::vector<std::string>& paths) {
   std::set<std::string> files;
   for (const std::string& path : paths) {
     std::error_code failure;
@@ -153,27 +174,75 @@ Result<std::vector<Flight>> read_flights(const std::vector<std::string>& paths, 
       if (name.starts_with("strait-flight-") && name.ends_with(".json")) files.insert(entry.path().string());
     }
   }
+  return files;
+}
+
+tl::unexpected<Error> cannot_read(const std::string& file) {
+  return fail_errno("cannot read " + tools::printable(file), errno);
+}
+
+Result<Run> read_run(const std::vector<FileTimes>& files, std::vector<std::string>& left_out) {
+  Run run;
+  std::map<std::string, Flight> flights;
+  for (const FileTimes& file : files) {
+    std::ifstream stream(file.path);
+    if (!stream) return cannot_read(file.path);
+    if (const std::string problem = add_file(stream, flights, run.inits); !problem.empty())
+      left_out.push_back(tools::printable(file.path) + " " + problem);
+    else
+      run.unix_us = std::max(run.unix_us, file.unix_us);
+  }
+  for (auto& [id, flight] : flights) run.flights.push_back(std::move(flight));
+  std::ranges::stable_sort(run.flights, {}, &Flight::unix_us);
+  return run;
+}
+
+}  // namespace
+
+Result<Recorded> read_files(const std::vector<std::string>& paths, bool all_runs) {
+  std::vector<FileTimes> files;
+  for (const std::string& file : files_in(paths)) {
+    std::ifstream stream(file);
+    if (!stream) return cannot_read(file);
+    files.push_back(times_of(file, stream));
+  }
   if (files.empty())
     return fail(Code::invalid_argument,
                 fmt::format("no file of a flight recorder is in {}. Set STRAIT_FLIGHT_RECORDER to a folder before the "
                             "program starts, and name that folder",
                             fmt::join(paths, ", ")));
-  std::map<std::string, Flight> flights;
-  std::vector<RankInInit> found_inits;
-  std::optional<std::string> wrong;
-  for (const std::string& file : files) {
-    std::ifstream stream(file);
-    if (!stream) return fail_errno("cannot read " + tools::printable(file), errno);
-    if (const std::string problem = add_file(stream, flights, found_inits); !problem.empty()) {
-      wrong = tools::printable(file) + " " + problem;
-      if (left_out != nullptr) left_out->push_back(*wrong);
+  Recorded recorded{.all_runs = all_runs};
+  const auto runs = by_age(std::move(files), &FileTimes::process_began_unix_us);
+  for (const auto& of_run : runs) {
+    if (!all_runs && &of_run != &runs.back()) {
+      recorded.earlier_files += of_run.size();
+      for (const FileTimes& file : of_run) recorded.earlier_unix_us = std::max(recorded.earlier_unix_us, file.unix_us);
+      continue;
     }
+    STRAIT_ASSIGN(Run run, read_run(of_run, recorded.left_out));
+    if (!run.flights.empty() || !run.inits.empty()) recorded.runs.push_back(std::move(run));
   }
-  if (wrong && flights.empty() && found_inits.empty()) return fail(Code::invalid_argument, *wrong);
-  if (inits != nullptr) *inits = std::move(found_inits);
-  std::vector<Flight> result;
-  for (auto& [id, flight] : flights) result.push_back(std::move(flight));
-  return result;
+  if (recorded.runs.empty()) return fail(Code::invalid_argument, recorded.left_out.back());
+  return recorded;
+}
+
+std::string report(const Recorded& recorded, bool all_calls) {
+  std::string text;
+  if (recorded.earlier_files > 0)
+    text += fmt::format("Left out: {} of earlier runs, written until {}; --all shows them, too\n\n",
+                        recorded.earlier_files == 1 ? "1 file" : fmt::format("{} files", recorded.earlier_files),
+                        tools::utc_of(recorded.earlier_unix_us));
+  for (std::size_t i = 0; i < recorded.runs.size(); ++i) {
+    const Run& run = recorded.runs[i];
+    if (i > 0) text += "\n";
+    if (recorded.runs.size() > 1)
+      text +=
+          fmt::format("Run {} of {}, written until {}\n\n", i + 1, recorded.runs.size(), tools::utc_of(run.unix_us));
+    for (const Flight& flight : run.flights)
+      text += (&flight == &run.flights.front() ? "" : "\n") + report(flight, all_calls);
+    if (!run.inits.empty()) text += (run.flights.empty() ? "" : "\n") + report_inits(run.inits, recorded.all_runs);
+  }
+  return text;
 }
 
 }  // namespace strait::trace

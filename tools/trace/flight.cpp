@@ -7,6 +7,8 @@
 #include <limits>
 #include <map>
 
+#include "utc.hpp"
+
 namespace strait::trace {
 namespace {
 
@@ -190,8 +192,10 @@ std::string report(const Flight& flight, bool all_calls) {
   std::string text = fmt::format("Communicator {} of {} ranks through {}\n", flight.communicator, flight.ranks.size(),
                                  flight.transport);
   for (const std::string& reason : flight.reasons) text += "Written because of: " + reason + "\n";
-  if (flight.unix_us > flight.first_unix_us)
-    text += fmt::format("The files were written within {}\n", span(flight.unix_us - flight.first_unix_us));
+  text += flight.unix_us > flight.first_unix_us
+              ? fmt::format("The files were written within {}, until {}\n", span(flight.unix_us - flight.first_unix_us),
+                            tools::utc_of(flight.unix_us))
+              : fmt::format("Written at {}\n", tools::utc_of(flight.unix_us));
   std::size_t name_width = 4, call_width = 11;
   const auto posted = [](const RankRecord& rank) {
     return rank.calls.empty() ? "nothing" : numbered(rank.calls.back());

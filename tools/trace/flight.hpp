@@ -5,9 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "base/error.hpp"
-#include "trace/inits.hpp"
-
 /// Combines the files that the flight recorders of a job wrote, and determines which rank is behind, and in which call.
 namespace strait::trace {
 
@@ -60,13 +57,6 @@ struct Flight {
   double unix_us = 0;                ///< time of the last file
   std::vector<RankRecord> ranks;
 };
-
-/// Reads files and, of a folder, its files strait-flight-*.json. Files that are cut short, or not from a flight
-/// recorder, are skipped, with one message each in `left_out`. Returns an error if nothing else is there. Files of
-/// ranks whose communicator was not complete yet go to `inits`, which may be null.
-Result<std::vector<Flight>> read_flights(const std::vector<std::string>& paths,
-                                         std::vector<std::string>* left_out = nullptr,
-                                         std::vector<RankInInit>* inits = nullptr);
 
 /// Formats a table of the ranks, and then says who is behind. `all_calls`: also lists every call of each rank.
 std::string report(const Flight& flight, bool all_calls);

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "safe_print.hpp"
+#include "trace/by_age.hpp"
 
 namespace strait::trace {
 namespace {
@@ -86,13 +87,22 @@ RankInInit read_init(const nlohmann::json& json) {
   return init;
 }
 
-std::string report_inits(const std::vector<RankInInit>& inits) {
+std::string report_inits(const std::vector<RankInInit>& inits, bool all) {
   std::map<std::tuple<std::string, std::string, int>, std::vector<RankInInit>> sets;
   for (const RankInInit& init : inits) sets[{init.call, init.root, init.ranks}].push_back(init);
   std::string text;
   for (auto& [key, set] : sets) {
-    std::ranges::sort(set, {}, &RankInInit::rank);
-    text += (text.empty() ? "" : "\n") + report_set(set);
+    std::size_t left_out = all ? 0 : set.size();
+    auto times = by_age(std::move(set), &RankInInit::began_unix_us);
+    if (!all) times.erase(times.begin(), times.end() - 1);
+    for (auto& ranks : times) {
+      std::ranges::sort(ranks, {}, &RankInInit::rank);
+      text += (text.empty() ? "" : "\n") + report_set(ranks);
+      left_out -= all ? 0 : ranks.size();
+    }
+    if (left_out > 0)
+      text += fmt::format("Left out: {} of ranks that were in it before the last of these began; --all shows them\n",
+                          left_out == 1 ? "1 file" : fmt::format("{} files", left_out));
   }
   return text;
 }

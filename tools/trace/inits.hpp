@@ -26,7 +26,8 @@ bool is_of_init(const nlohmann::json& json);
 /// Reads such a file; throws an exception of the JSON library if it is not well formed.
 RankInInit read_init(const nlohmann::json& json);
 
-/// Returns a table of the ranks, and which ranks are missing, for each set of ranks that join at one address.
-std::string report_inits(const std::vector<RankInInit>& inits);
+/// Returns a table of the ranks, and which ranks are missing, for each set of ranks that join at one address. Ranks may
+/// have joined there one time after another: `all`: also tells of those before the last time.
+std::string report_inits(const std::vector<RankInInit>& inits, bool all);
 
 }  // namespace strait::trace
