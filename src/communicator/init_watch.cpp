@@ -50,7 +50,7 @@ std::vector<int> missing_ranks(const InitProgress::State& state) {
 }  // namespace
 
 InitWatch::InitWatch(const char* call, const Deadline& deadline, const InitPlace& place)
-    : call_(call), number_(next_init()) {
+    : call_(call), place_(place), number_(next_init()) {
   progress_.set_place(place.rank, place.ranks);
   warn_of_unknown_variables();
   watch_for_signal(*this);
@@ -74,19 +74,24 @@ Status InitWatch::remove_file() {
 }
 
 std::string InitWatch::json(const InitProgress::State& state) const {
-  return json_text(nlohmann::ordered_json{{"format", "strait flight recorder init 1"},
-                                          {"call", call_},
-                                          {"rank", state.rank},
-                                          {"ranks", state.ranks},
-                                          {"host", this_host()},
-                                          {"pid", ::getpid()},
-                                          {"process_began_unix_us", process_began_unix_us()},
-                                          {"root", state.root ? state.root->to_string() : ""},
-                                          {"awaits", state.awaits},
-                                          {"awaits_since_unix_us", unix_us(state.awaits_since)},
-                                          {"missing", missing_ranks(state)},
-                                          {"began_unix_us", unix_us(began_)},
-                                          {"unix_us", unix_us(InitProgress::Clock::now())}},
+  using Json = nlohmann::ordered_json;
+  // `rank` and `ranks` are those of a part once a split has made it.
+  const Json of =
+      place_.communicator.empty() ? Json() : Json{{"communicator", place_.communicator}, {"rank", place_.rank}};
+  return json_text(Json{{"format", "strait flight recorder init 1"},
+                        {"call", call_},
+                        {"rank", state.rank},
+                        {"ranks", state.ranks},
+                        {"host", this_host()},
+                        {"pid", ::getpid()},
+                        {"process_began_unix_us", process_began_unix_us()},
+                        {"of", of},
+                        {"root", state.root ? state.root->to_string() : ""},
+                        {"awaits", state.awaits},
+                        {"awaits_since_unix_us", unix_us(state.awaits_since)},
+                        {"missing", missing_ranks(state)},
+                        {"began_unix_us", unix_us(began_)},
+                        {"unix_us", unix_us(InitProgress::Clock::now())}},
                    1);
 }
 

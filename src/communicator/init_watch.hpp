@@ -36,19 +36,21 @@ struct InitDump {
   std::shared_ptr<InitFile> file;
 };
 
-/// Which rank makes the communicator, as far as is known when it begins.
+/// Which rank makes the call, as far as is known when it begins.
 struct InitPlace {
   int rank = -1;  ///< -1: not known yet
   int ranks = 0;  ///< 0: not known yet
+  /// The number of the communicator whose ranks all make this call, and whose ranks these are; "": there is none yet.
+  std::string communicator{};
 };
 
-/// Exists while a rank makes a communicator. If the process gets SIGUSR1 meanwhile, and STRAIT_FLIGHT_RECORDER names a
-/// folder, what the rank waits for is logged and written there (the communicator itself has no record yet); `strait
-/// trace` reads that, too. Once the communicator is complete the file is removed; after a failure it stays until the
-/// next signal, whose files then tell what is the case.
+/// Exists while a rank makes a communicator, or makes another call for which it waits for all ranks to make it. If the
+/// process gets SIGUSR1 meanwhile, and STRAIT_FLIGHT_RECORDER names a folder, what the rank waits for is logged and
+/// written there (a new communicator has no record yet); `strait trace` reads that, too. Once the call has succeeded
+/// the file is removed; after a failure it stays until the next signal, whose files then tell what is the case.
 class InitWatch {
  public:
-  /// `call`: the function of strait.h that makes the communicator, by that deadline. The first object of a process
+  /// `call`: the function of strait.h, which has that deadline. The first object of a process
   /// reports what is wrong with its environment but is no reason to fail, and begins to listen for the signal.
   InitWatch(const char* call, const Deadline& deadline, const InitPlace& place = {});
   ~InitWatch();
@@ -70,6 +72,7 @@ class InitWatch {
   std::string file_name(const InitProgress::State& state) const;
 
   const char* const call_;
+  const InitPlace place_;
   const unsigned number_;  ///< among those of the process
   const InitProgress::Clock::time_point began_ = InitProgress::Clock::now();
   const std::shared_ptr<InitFile> file_ = std::make_shared<InitFile>();

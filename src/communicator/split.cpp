@@ -94,7 +94,7 @@ Result<std::unique_ptr<Comm>> Comm::make_part(int color, int key, const CommOpti
     int key;
   };
   const Deadline deadline = Deadline::after_ms(options_.init_timeout_ms);
-  InitWatch init("straitCommSplit", deadline, {static_cast<int>(rank_), static_cast<int>(ranks_)});
+  InitWatch init("straitCommSplit", deadline, init_place());
   init.progress().await("all ranks of the communicator to call straitCommSplit");
   STRAIT_TRY(begin_set_up(SetUpCall::split, deadline));
   STRAIT_ASSIGN(const auto wishes, gather(*channel_, Wish{color, key}, deadline));

@@ -56,6 +56,7 @@ auto started_so_far(const RankRecord& rank) {
 void put_together(RankRecord& known, RankRecord other, bool is_shared) {
   if (other.has_file && !known.has_file) std::swap(known, other);
   const bool is_heard = !is_shared && known.has_file;
+  known.file_unix_us = std::max(known.file_unix_us, other.file_unix_us);
   known.known_posted = std::max(known.known_posted, other.known_posted);
   if (!known.has_file) known.starts_until_us = std::max(known.starts_until_us, other.starts_until_us);
   if (is_heard) return;
@@ -98,6 +99,7 @@ void add(const Json& json, std::map<std::string, Flight>& flights) {
     record.name = text_of(seen.at("name"));
     record.is_own = record.has_file = rank == own;
     record.posts_until_us = record.starts_until_us = unix_us;
+    if (record.has_file) record.file_unix_us = unix_us;
     record.knows_finished = record.is_own || flight.transport != "tcp";
     record.left = seen.at("left");
     if (const Json& awaits = seen.at("awaits"); !awaits.is_null()) record.awaits = awaits;
@@ -226,6 +228,27 @@ Result<Recorded> read_files(const std::vector<std::string>& paths, bool all_runs
   return recorded;
 }
 
+namespace {
+
+std::string report(const Run& run, bool all_calls, bool all_runs) {
+  std::string text;
+  std::vector<RankInInit> others = run.inits;
+  for (const Flight& flight : run.flights) {
+    std::vector<RankInInit> of_flight;
+    std::ranges::copy_if(run.inits, std::back_inserter(of_flight),
+                         [&](const RankInInit& init) { return init.communicator == flight.communicator; });
+    text += (text.empty() ? "" : "\n") + report(flight, all_calls, of_flight);
+    // All is said of those. Of the others it is not: their parts have ranks of their own.
+    std::erase_if(others, [&](const RankInInit& init) {
+      return waits_for_calls(init) && init.communicator == flight.communicator;
+    });
+  }
+  if (!others.empty()) text += (text.empty() ? "" : "\n") + report_inits(others, all_runs);
+  return text;
+}
+
+}  // namespace
+
 std::string report(const Recorded& recorded, bool all_calls) {
   std::string text;
   if (recorded.earlier_files > 0)
@@ -238,9 +261,7 @@ std::string report(const Recorded& recorded, bool all_calls) {
     if (recorded.runs.size() > 1)
       text +=
           fmt::format("Run {} of {}, written until {}\n\n", i + 1, recorded.runs.size(), tools::utc_of(run.unix_us));
-    for (const Flight& flight : run.flights)
-      text += (&flight == &run.flights.front() ? "" : "\n") + report(flight, all_calls);
-    if (!run.inits.empty()) text += (run.flights.empty() ? "" : "\n") + report_inits(run.inits, recorded.all_runs);
+    text += report(run, all_calls, recorded.all_runs);
   }
   return text;
 }

@@ -112,13 +112,15 @@ constexpr Wording of_posts{"Behind: {0} has not posted #{1}, which {2} posted {3
 constexpr Wording of_starts{"Behind: the GPU of {0} has not started collective {1}, as {2} did\n",
                             "Cannot tell: the GPU of {0} had not started collective {1} when last seen, {3} {2} did\n"};
 
+/// What ranks may be apart for: on a busy machine one may wait some hundredths of a second for a core.
+constexpr double slip_us = 1e5;
+
 /// Reports that `rank` has not made the call `next`, as far as is known until `until_us`; "" if no other rank has made
 /// it. Healthy ranks are briefly a few calls apart, and files written at different times show them further apart than
 /// they were.
 template <class Call>
 std::string without_call(const Flight& flight, const RankRecord& rank, std::uint64_t next, double until_us,
                          std::vector<Call> RankRecord::*calls, const Wording& wording) {
-  constexpr double slip_us = 1e5;  // on a busy machine a rank may wait some hundredths of a second for a core
   const auto has_come = [&](const RankRecord& other) {
     return !(other.*calls).empty() && (other.*calls).back().sequence >= next;
   };
@@ -153,8 +155,44 @@ std::string gpu_verdict(const Flight& flight) {
   return text;
 }
 
-std::string verdict(const Flight& flight) {
+/// Returns the rank's call for which all ranks meet; null: it is in none.
+const RankInInit* set_up_of(std::size_t rank, const std::vector<RankInInit>& inits) {
+  const auto found = std::ranges::find_if(inits, [&](const RankInInit& init) {
+    return init.rank_there >= 0 && static_cast<std::size_t>(init.rank_there) == rank;
+  });
+  return found != inits.end() ? &*found : nullptr;
+}
+
+/// Says who is in a call for which all ranks meet, and who has not come.
+std::string set_up_verdict(const Flight& flight, const std::vector<RankInInit>& inits) {
+  std::map<std::string, std::pair<std::string, double>> calls;  // the ranks in it, and since when the first one waits
+  for (std::size_t rank = 0; rank < flight.ranks.size(); ++rank)
+    if (const RankInInit* init = set_up_of(rank, inits); init != nullptr) {
+      auto& [names, since_us] = calls.try_emplace(init->call, "", init->awaits_since_unix_us).first->second;
+      names += (names.empty() ? "" : ", ") + flight.ranks[rank].name;
+      since_us = std::min(since_us, init->awaits_since_unix_us);
+    }
+  std::string text;
+  for (const auto& [call, ranks] : calls) text += fmt::format("In {}: {}\n", call, ranks.first);
+  if (calls.size() != 1 || !std::ranges::all_of(inits, waits_for_calls)) return text;
+  const auto& [call, ranks] = *calls.begin();
+  for (std::size_t rank = 0; rank < flight.ranks.size(); ++rank) {
+    const RankRecord& other = flight.ranks[rank];
+    if (set_up_of(rank, inits) != nullptr || other.left) continue;
+    // Only its own file would tell that it is in the call.
+    const double lacking_us = other.file_unix_us - ranks.second;
+    text += other.has_file && lacking_us < slip_us
+                ? fmt::format("Cannot tell: {} had not called {} when last seen, {} {} others did\n", other.name, call,
+                              span(std::abs(lacking_us)), lacking_us < 0 ? "before" : "after")
+                : fmt::format("Behind: {} has not called {}{}, as others did {}\n", other.name, call,
+                              other.has_file ? "" : " (or wrote no file)", ago(flight.unix_us - ranks.second));
+  }
+  return text;
+}
+
+std::string verdict(const Flight& flight, const std::vector<RankInInit>& inits) {
   std::string text =
+      set_up_verdict(flight, inits) +
       difference(flight, &RankRecord::calls, "Call #{} differs: {} made {}, {} made {}\n") +
       difference(flight, &RankRecord::started, "Collective {} on GPUs differs: {} started {}, {} started {}\n") +
       gpu_verdict(flight);
@@ -188,7 +226,7 @@ std::string verdict(const Flight& flight) {
 
 }  // namespace
 
-std::string report(const Flight& flight, bool all_calls) {
+std::string report(const Flight& flight, bool all_calls, const std::vector<RankInInit>& inits) {
   std::string text = fmt::format("Communicator {} of {} ranks through {}\n", flight.communicator, flight.ranks.size(),
                                  flight.transport);
   for (const std::string& reason : flight.reasons) text += "Written because of: " + reason + "\n";
@@ -205,9 +243,14 @@ std::string report(const Flight& flight, bool all_calls) {
     call_width = std::max(call_width, posted(rank).size());
   }
   text += fmt::format("\n{:<{}}  {:<{}}  state\n", "rank", name_width, "last posted", call_width);
-  for (const RankRecord& rank : flight.ranks) {
-    text += fmt::format("{:<{}}  {:<{}}  {}{}\n", rank.name, name_width, posted(rank), call_width,
-                        state_of(rank, flight.unix_us), rank.is_own ? "" : " (as another rank saw it)");
+  for (std::size_t number = 0; number < flight.ranks.size(); ++number) {
+    const RankRecord& rank = flight.ranks[number];
+    const RankInInit* set_up = set_up_of(number, inits);
+    const std::string state =
+        set_up == nullptr ? state_of(rank, flight.unix_us)
+                          : fmt::format("in {}, for {}", set_up->call, span(set_up->unix_us - set_up->began_unix_us));
+    text += fmt::format("{:<{}}  {:<{}}  {}{}\n", rank.name, name_width, posted(rank), call_width, state,
+                        rank.is_own ? "" : " (as another rank saw it)");
     for (const auto* calls : {&rank.calls, &rank.messages})
       for (const RecordedCall& call : *calls)
         if (all_calls)
@@ -221,7 +264,7 @@ std::string report(const Flight& flight, bool all_calls) {
                           : *call.finished ? ", finished"
                                            : ", not finished");
   }
-  return text + "\n" + verdict(flight);
+  return text + "\n" + verdict(flight, inits);
 }
 
 }  // namespace strait::trace

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "trace/inits.hpp"
+
 /// Combines the files that the flight recorders of a job wrote, and determines which rank is behind, and in which call.
 namespace strait::trace {
 
@@ -31,6 +33,7 @@ struct RankRecord {
   bool knows_finished = true;  ///< false: a GPU rank, or seen only by ranks of other hosts
   bool left = false;
   std::uint64_t known_posted = 0;         ///< number of the last call that any file knows
+  double file_unix_us = 0;                ///< when its own file was written
   double posts_until_us = 0;              ///< time until which it is known to have posted nothing more
   double starts_until_us = 0;             ///< time until which its GPU is known to have started nothing more
   std::optional<std::uint32_t> awaits{};  ///< the rank for which its last call has waited for a while
@@ -58,7 +61,8 @@ struct Flight {
   std::vector<RankRecord> ranks;
 };
 
-/// Formats a table of the ranks, and then says who is behind. `all_calls`: also lists every call of each rank.
-std::string report(const Flight& flight, bool all_calls);
+/// Formats a table of the ranks, and then says who is behind. `all_calls`: also lists every call of each rank. `inits`:
+/// those of its ranks that are in a call for which all ranks meet.
+std::string report(const Flight& flight, bool all_calls, const std::vector<RankInInit>& inits = {});
 
 }  // namespace strait::trace

@@ -38,10 +38,10 @@ std::string missing_ranks(const std::vector<RankInInit>& inits) {
   std::set<int> without_file;
   for (int rank = 0; rank < inits.front().ranks; ++rank) without_file.insert(rank);
   for (const RankInInit& init : inits) without_file.erase(init.rank);
-  // Ranks that have a communicator already, and are to split it, may well have written a file: that one's.
-  if (!without_file.empty() && inits.front().call == "straitCommSplit")
-    text += fmt::format("Behind: rank {}, which has not called straitCommSplit, or is done with it, or wrote no file\n",
-                        list(without_file));
+  // Ranks that have a communicator already may well have written a file: that one's.
+  if (!without_file.empty() && waits_for_calls(inits.front()))
+    text += fmt::format("Behind: rank {}, which has not called {}, or is done with it, or wrote no file\n",
+                        list(without_file), inits.front().call);
   else if (!without_file.empty())
     text += fmt::format(
         "No file of rank {}: it has not begun, or is done, or did not get SIGUSR1, or has no "
@@ -84,12 +84,16 @@ RankInInit read_init(const nlohmann::json& json) {
   init.awaits_since_unix_us = json.at("awaits_since_unix_us");
   init.unix_us = json.at("unix_us");
   init.missing = json.at("missing").get<std::vector<int>>();
+  if (const auto of = json.find("of"); of != json.end() && !of->is_null()) {
+    init.communicator = printable_text(of->at("communicator"));
+    init.rank_there = of->at("rank");
+  }
   return init;
 }
 
 std::string report_inits(const std::vector<RankInInit>& inits, bool all) {
-  std::map<std::tuple<std::string, std::string, int>, std::vector<RankInInit>> sets;
-  for (const RankInInit& init : inits) sets[{init.call, init.root, init.ranks}].push_back(init);
+  std::map<std::tuple<std::string, std::string, std::string, int>, std::vector<RankInInit>> sets;
+  for (const RankInInit& init : inits) sets[{init.call, init.communicator, init.root, init.ranks}].push_back(init);
   std::string text;
   for (auto& [key, set] : sets) {
     std::size_t left_out = all ? 0 : set.size();

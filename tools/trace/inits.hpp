@@ -5,21 +5,27 @@
 #include <string>
 #include <vector>
 
-/// What ranks wrote that were still making a communicator when they got SIGUSR1.
+/// What ranks wrote that were still making a communicator, or in another call for which all ranks meet, when they got
+/// SIGUSR1.
 namespace strait::trace {
 
 struct RankInInit {
-  std::string call;     ///< "straitCommInitEnv"
-  int rank = -1;        ///< -1: the rank did not know it yet
-  int ranks = 0;        ///< 0: likewise
-  std::string process;  ///< "host n7, pid 4711"
-  std::string root;     ///< where the ranks join; "": the rank did not know it yet
-  std::string awaits;   ///< what it waited for
+  std::string call;            ///< "straitCommInitEnv"
+  int rank = -1;               ///< -1: the rank did not know it yet
+  int ranks = 0;               ///< 0: likewise
+  std::string process;         ///< "host n7, pid 4711"
+  std::string root;            ///< where the ranks join; "": the rank did not know it yet
+  std::string awaits;          ///< what it waited for
+  std::string communicator{};  ///< whose ranks all make the call; "": there was none yet
+  int rank_there = -1;         ///< its rank in that communicator
   double began_unix_us = 0;
   double awaits_since_unix_us = 0;
   double unix_us = 0;          ///< when the file was written
   std::vector<int> missing{};  ///< the ranks that had not joined, if this rank's process knew
 };
+
+/// Returns whether the rank waited for others to make the call: these have not made it, or have no file.
+inline bool waits_for_calls(const RankInInit& init) { return !init.communicator.empty() && init.root.empty(); }
 
 /// Whether the file is of a rank in its init, and not of a communicator.
 bool is_of_init(const nlohmann::json& json);

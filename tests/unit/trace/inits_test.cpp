@@ -90,6 +90,7 @@ TEST_F(Inits, TheRankThatHasNotCalledTheSplitIsBehind) {
     Json json = file_of(rank);
     json["call"] = "straitCommSplit";
     json["root"] = "";
+    json["of"] = {{"communicator", "abc"}, {"rank", rank}};
     write(json);
   }
   EXPECT_THAT(said(), AllOf(HasSubstr("In straitCommSplit: 3 of 4 ranks\n"),
