@@ -2,7 +2,7 @@
 """Draws committed results (perf/results): GPUs beside NCCL, few thread blocks, what each of them takes, rounds of two hops,
 small calls, all-reduces beside matrix products, training, ranks behind one link, and losses of wire formats. Needs python3-matplotlib.
 
-  scripts/draw_results.py [FOLDER]   writes gpu_vs_nccl.svg, few_blocks.svg, clusters.svg, block_ends.svg, rounds.svg,
+  scripts/draw_results.py [FOLDER]   writes gpu_vs_nccl.svg, gpu_vs_nccl_all.svg, few_blocks.svg, clusters.svg, block_ends.svg, rounds.svg,
                                      small_calls.svg, hosts.svg, overlap.svg, training.svg, shared_link.svg and wire_loss.svg there; into docs/images if absent
 """
 import collections
@@ -42,6 +42,7 @@ WAYS = {  # of ranks behind one link: whether they form islands, and whether CPU
     (True, True): ("islands, CPU threads across", "#009e73", "^"),
 }
 KERNELS = (False, False)
+FEW_COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "reduce")  # the last is the one that loses most
 FORMATS = {  # of gradients: wire format and error feedback
     ("off", False): ("exact", "#000000"),
     ("int8", False): ("int8", "#0072b2"),
@@ -69,13 +70,11 @@ BESIDE = {  # thread blocks of an all-reduce beside matrix products; None: NCCL'
 }
 
 
-TRAININGS = (  # a bar each: its label, of which run, and with how many thread blocks
+TRAININGS = (  # a bar each: its label, of which run, and with how many thread blocks (of int8 those that are the default)
     ("no P2P, NCCL", "NCCL", {"NCCL_P2P_DISABLE": "1"}, "0"),
     ("no P2P, Strait", "Strait", {"STRAIT_P2P": "off"}, "0"),
-    *((f"no P2P, Strait, int8, {blocks} blocks{note}", "Strait", {"STRAIT_P2P": "off", "STRAIT_WIRE": "int8"}, max_ctas)
-      for blocks, max_ctas, note in ((128, "0", ""), (64, "64", ""), (48, "48", ": the default"), (32, "32", ""))),
+    ("no P2P, Strait, int8", "Strait", {"STRAIT_P2P": "off", "STRAIT_WIRE": "int8"}, "48"),
     ("NVLink, NCCL", "NCCL", {}, "0"),
-    ("NVLink, Strait", "Strait", {}, "0"),
 )
 TRAINING_COLOURS = {"NCCL": "#8c8c8c", "Strait": "#0072b2"}
 
@@ -112,19 +111,29 @@ def save(figure, handles_and_labels: tuple, columns: int, output: pathlib.Path, 
     figure.savefig(output, metadata={"Date": None})
 
 
-def draw_beside_nccl(output: pathlib.Path) -> None:
+def draw_beside_nccl(output: pathlib.Path, collectives: tuple) -> None:
     figure, grid = pyplot.subplots(2, 2, figsize=(10, 7), sharex=True, sharey=True)
+    ratios = []
     for axes, (title, name) in zip(grid.flat, PANELS):
         shards = read(name)["shards"]
-        for collective, (colour, marker) in STYLES.items():
+        for collective in collectives:
             points = [(size, nccl_us / strait_us)
                       for size, place, strait_us, nccl_us, *_ in shards.get(f"{collective}_bfloat16_graph", [])
                       if place == "out_of_place" and size >= 1 << 10]
             if points:
-                plot(axes, points, colour, marker, collective)
-        prepare(axes, f"{title}, bfloat16, CUDA graphs", [1 << shift for shift in range(10, 31, 4)])
+                plot(axes, points, *STYLES[collective], collective)
+                ratios += [ratio for _, ratio in points]
+        prepare(axes, f"{title}, bf16, CUDA graphs, NCCL without NVLS", [1 << shift for shift in range(10, 31, 4)])
+    lowest, highest = min(ratios) / 1.08, max(ratios) * 1.08
+    for axes in grid.flat:
+        axes.set_yscale("log")
+        axes.set_ylim(lowest, highest)
+        axes.axhspan(lowest, 1, color="#d55e00", alpha=0.12, linewidth=0)
+        axes.set_yticks([tick for tick in (0.7, 0.8, 0.9, 1, 1.2, 1.5, 2, 3, 4, 5) if lowest <= tick <= highest])
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.minorticks_off()
     for axes in grid[:, 0]:
-        axes.set_ylabel("NCCL's time / Strait's", fontsize=9)
+        axes.set_ylabel("NCCL's time / Strait's (tinted: NCCL is faster)", fontsize=9)
     save(figure, grid[0, 0].get_legend_handles_labels(), 5, output, 0.93)
 
 
@@ -256,8 +265,8 @@ def draw_overlap(output: pathlib.Path) -> None:
 def draw_training(output: pathlib.Path) -> None:
     runs = [run for run in read("train_in_turn_2xh100")["runs"] if run["call"] == 1 and run["mode"] == "ddp"]
     alone = [run["max_ctas"]["alone"]["samples_per_s"] for run in runs]
-    figure, axes = pyplot.subplots(figsize=(9, 3.6))
-    axes.axvspan(min(alone), max(alone), color="#e69f00", alpha=0.25, linewidth=0, label="no gradients traded")
+    figure, axes = pyplot.subplots(figsize=(9, 2.6))
+    axes.axvspan(min(alone), max(alone), color="#e69f00", alpha=0.25, linewidth=0, label="model alone, no exchange of gradients")
     for label, library, environment, max_ctas in TRAININGS:
         run = next(run for run in runs if run["library"].startswith(library) and run["environment"] == environment)
         bars = axes.barh(label, run["max_ctas"][max_ctas]["samples_per_s"], color=TRAINING_COLOURS[library], height=0.7)
@@ -320,7 +329,8 @@ def draw_wire_loss(output: pathlib.Path) -> None:
 
 def main() -> None:
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs/images"
-    draw_beside_nccl(folder / "gpu_vs_nccl.svg")
+    draw_beside_nccl(folder / "gpu_vs_nccl.svg", FEW_COLLECTIVES)
+    draw_beside_nccl(folder / "gpu_vs_nccl_all.svg", tuple(STYLES))
     draw_few_blocks(folder / "few_blocks.svg")
     draw_clusters(folder / "clusters.svg")
     draw_block_ends(folder / "block_ends.svg")

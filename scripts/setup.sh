@@ -10,8 +10,9 @@ needed=(
   libcli11-dev libexpected-dev libfmt-dev libgmock-dev libgtest-dev libpugixml-dev libsodium-dev libtomlplusplus-dev
   nlohmann-json3-dev
 )
-# Without these a few tests and comparisons are left out: MPI, network namespaces, hwloc, UCX, models of the protocols.
-extra=(ccache iproute2 libhwloc-dev libopenmpi-dev libpmix-dev libucx-dev openmpi-bin spin)
+# Without these a few tests and comparisons are left out: MPI, network namespaces, hwloc, UCX, models of the protocols. And
+# without dpkg-dev there are no packages (scripts/package.sh).
+extra=(ccache dpkg-dev iproute2 libhwloc-dev libopenmpi-dev libpmix-dev libucx-dev openmpi-bin spin)
 dev=(clang clang-format clang-tidy clang-tools libclang-rt-dev shellcheck)
 
 case "${1:-}" in

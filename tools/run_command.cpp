@@ -46,6 +46,11 @@ int run_served(Options& options) {
   if (!options.quiet)
     std::cerr << "strait run: " << words.front() << " gets NCCL " << *version / 10000 << "." << *version / 100 % 100
               << "." << *version % 100 << " from " << *path << std::endl;
+  if (!STRAIT_BUILT_WITH_CUDA && options.library.empty() && !options.quiet)
+    std::cerr
+        << "strait run: warning: this build has no GPU support: a program that makes a communicator on a GPU gets "
+           "an error. Install the CUDA toolkit (nvcc) and build again"
+        << std::endl;
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);

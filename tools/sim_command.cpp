@@ -8,6 +8,7 @@
 #include "files.hpp"
 #include "parsed_option.hpp"
 #include "perf/options.hpp"
+#include "sim/gpu_ranks.hpp"
 #include "sim/sweep.hpp"
 #include "sim/training.hpp"
 #include "words.hpp"
@@ -73,6 +74,7 @@ Status estimate_training(const Options& options) {
   if (!options.plot.empty())
     STRAIT_TRY(write_file(options.plot, sim::plot_svg(options.training, machine.name, curves)));
   std::cout << sim::to_text(options.training, machine.name, curves);
+  if (machine.gpus && !machine.arena) std::cout << "# " << sim::several_hosts_text << "\n";
   return {};
 }
 

@@ -17,7 +17,8 @@ std::string versions() {
   int library = 0;
   straitGetVersion(&library);  // refuses NULL alone
   return "strait " + dotted(STRAIT_MAJOR, STRAIT_MINOR, STRAIT_PATCH) + ", library " +
-         dotted(library / 10000, library / 100 % 100, library % 100);
+         dotted(library / 10000, library / 100 % 100, library % 100) +
+         (STRAIT_BUILT_WITH_CUDA ? "" : ", without GPU support (built without nvcc)");
 }
 
 }  // namespace

@@ -133,10 +133,11 @@ typedef struct {
                   default up to 128 (large operations 64 or 32). With 1 to 8, or STRAIT_NO_SMS, copy engines
                   carry large operations between GPUs that reach one another's memory, and take
                   STRAIT_COPY_WINDOW_BYTES (256 MB) of each GPU */
-  int wire;    /* straitWireFormat_t, the same on all ranks. Applies to all-reduce, reduce-scatter, all-gather
-                  and all-to-all of float32, bfloat16 and float16; reductions must be sums or averages.
-                  Other calls stay exact; calls smaller than STRAIT_WIRE_BYTES also stay exact (default:
-                  16 KB; on GPU ranks, the size at which formats start to pay) */
+  int wire;    /* straitWireFormat_t, the same on all ranks. Applies to all-reduces and reduce-scatters of
+                  float32, bfloat16 and float16 that are sums or averages, with STRAIT_WIRE_CALLS=all to
+                  all-gathers and all-to-alls as well. Other calls stay exact; calls smaller than
+                  STRAIT_WIRE_BYTES also stay exact (default: 16 KB; on GPU ranks, the size at which formats
+                  start to pay) */
 } straitConfig_t;
 #define STRAIT_CONFIG_MAGIC 0x53747261u
 #define STRAIT_CONFIG_INITIALIZER \

@@ -62,7 +62,8 @@ Status set_options(Call& call, const Comm& comm, const straitCallOptions_t* opti
     call.wire = *wanted;
   } else if (comm.wire() != WireFormat::off && wire_problem(call).empty()) {
     // Decided by what is equal on all ranks, and so not by the residual, which some ranks may pass and others not.
-    if (buffer_sizes(call, comm.rank(), comm.ranks()).larger_bytes() >= comm.wire_bytes())
+    if ((is_reduction(call.collective) || comm.wire_copies()) &&
+        buffer_sizes(call, comm.rank(), comm.ranks()).larger_bytes() >= comm.wire_bytes())
       call.wire = comm.wire();
     else
       call.residual = nullptr;

@@ -112,6 +112,7 @@ Result<SetUp> prepare_init(const straitComm_t* handle, straitComm& fresh, int ra
     join.ranks = ranks;
     join.wait = {deadline, &fresh.is_cancelled};
     join.progress = &init.progress();
+    join.own_settings = check_shared_values(join.environment);
     Stages stages;
     auto channel = strait::join(unpacked, join);
     stages.done("join");
@@ -226,6 +227,7 @@ straitResult_t straitCommInitEnv(straitComm_t* handle, const straitConfig_t* con
     strait::JoinOptions join;
     join.wait.deadline = *deadline;
     join.progress = &init.progress();
+    join.own_settings = check_shared_values(join.environment);
     auto channel = strait::join_launched(*launch, std::move(join));
     if (const Status status = make_comm(*made, std::move(channel), *options, init); !status) return result_of(status);
     *handle = made.release();

@@ -92,6 +92,11 @@ inline constexpr Variable environment_table[] = {
      "call's options applies at any size. Unset: 16K. On GPU ranks the default is the measured break-even: 512K "
      "through host memory, 16M over NVLink, less on slower links, never under 16K.",
      "", 0, std::int64_t{1} << 40},
+    {"STRAIT_WIRE_CALLS", VariableKind::choice, "sums", true,
+     "The calls to which a wire format of the communicator or of STRAIT_WIRE applies. sums: all-reduces and "
+     "reduce-scatters; all: all-gathers and all-to-alls as well, which may carry parameters, checkpoints and "
+     "activations.",
+     "sums|all"},
     {"STRAIT_MAX_SMS", VariableKind::integer, "0", true,
      "Thread blocks that an operation of GPU ranks may use; 0: as many as are useful. none: copy engines carry "
      "operations of any size, where they can; reductions still use up to four thread blocks, and an operation that "

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <pthread.h>
+
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -18,7 +20,11 @@ class LeftAtExit {
  public:
   static LeftAtExit& instance() {
     static auto* const left = new LeftAtExit;  // never destroyed, because objects may be destroyed after static ones
-    [[maybe_unused]] static const int registered = std::atexit([] { instance().finish(); });
+    [[maybe_unused]] static const int registered = [] {
+      // Another thread may hold the mutex when this process forks; nobody would unlock the child's copy.
+      ::pthread_atfork([] { left->mutex_.lock(); }, [] { left->mutex_.unlock(); }, [] { left->mutex_.unlock(); });
+      return std::atexit([] { left->finish(); });
+    }();
     return *left;
   }
   void add(T& object) {

@@ -37,8 +37,8 @@ struct JoinOptions {
   std::vector<Setting> settings;
   Wait wait;
   Environment environment;
-  /// The root that answers may still belong to an earlier set of ranks (RootOptions::rank_set); this rank then tries
-  /// again until its own root listens.
+  /// For rejoin(): the root that answers may still belong to an earlier set of ranks (RootOptions::rank_set); this rank
+  /// then tries again until its own root listens.
   bool awaits_next_root = false;
   /// The numbers by which messages name the ranks, by rank; empty: the ranks themselves. Set by rejoin(), whose callers
   /// know the ranks by their earlier numbers.
@@ -48,13 +48,15 @@ struct JoinOptions {
   /// After how long a rank that waits for an answer first says so in the log (WaitReminder).
   std::int64_t remind_after_ms = WaitReminder::default_first_ms;
   InitProgress* progress = nullptr;  ///< is told how far this rank has got; may be null
+  /// What is wrong with values of this rank's own settings, if anything, that only layers above know the meaning of.
+  Status own_settings{};
 };
 
 /// How long a rank that cannot join, because of its own settings, tries to tell the root so.
 inline constexpr std::int64_t withdrawal_ms = 1500;
-/// Checks the environment variables whose values can be wrong by themselves, without waiting for anyone. The error
+/// Checks this rank's own settings, as far as they can be wrong by themselves, without waiting for anyone. The error
 /// names the variable.
-Status check_settings(const Environment& environment);
+Status check_settings(const JoinOptions& options);
 
 /// Joins, and returns when all ranks have joined. A failure of any rank, or a difference between ranks, is the same
 /// error on all of them.

@@ -85,6 +85,7 @@ Result<std::vector<Bytes>> Channel::gather(Kind kind, std::span<const std::byte>
     return fail(Code::invalid_argument, "an all-gather of " + std::to_string(mine.size()) + " bytes from each of " +
                                             std::to_string(ranks_) + " ranks exceeds 64 MiB: send less at a time");
   const Turn turn(*this);
+  STRAIT_TRY(error());
   std::vector<std::optional<Bytes>> parts(n);
   parts[static_cast<std::size_t>(rank_)] = Bytes(mine.begin(), mine.end());
   std::size_t have = 1;
@@ -127,7 +128,6 @@ Result<std::vector<Bytes>> Channel::gather(Kind kind, std::span<const std::byte>
       if (is_child(neighbour)) neighbour.connection.send(FrameType::table, frame.payload);
     return {};
   };
-  STRAIT_TRY(error());
   if (rank_ > 0) parent()->connection.send(FrameType::contribution, with_head(operation.head, mine));
   STRAIT_TRY(run(operation, wait));
   std::vector<Bytes> result;

@@ -10,8 +10,8 @@ Status shake_hands(Connection& connection, const ClientHandshake& handshake, con
   auto challenge = connection.receive(wait);
   if (!challenge && challenge.error().code == Code::timeout)
     challenge.error().message +=
-        ", although it accepted the connection: another program may hold that port (choose another port, by "
-        "STRAIT_ROOT or MASTER_PORT), or the process that listens there is stopped";
+        ", although it accepts connections: the process that listens there is stopped or has no file descriptors left "
+        "(see its log); or another program may hold that port (choose another port, by STRAIT_ROOT or MASTER_PORT)";
   if (!challenge) return tl::unexpected(std::move(challenge).error());
   STRAIT_ASSIGN(Bytes proof, handshake.answer(*challenge));
   connection.send(FrameType::proof, proof);
@@ -23,16 +23,16 @@ Status shake_hands(Connection& connection, const ClientHandshake& handshake, con
 
 }  // namespace
 
-Result<Connection> connect_with_key(const SocketAddress& address, const Key& key, Purpose purpose, bool may_be_late,
-                                    const Wait& wait) {
+Result<Connection> connect_with_key(const SocketAddress& address, const Key& key, Purpose purpose,
+                                    const IfRefused& if_refused, const Wait& wait) {
   constexpr int max_attempts = 5;
   for (int attempt = 1;; ++attempt) {
-    STRAIT_ASSIGN(Socket socket, connect_to(address, wait, may_be_late));
+    STRAIT_ASSIGN(Socket socket, connect_to(address, wait, if_refused));
     Connection connection(std::move(socket), address.to_string());
     auto done = shake_hands(connection, ClientHandshake(key, purpose, address.to_string()), wait);
     if (done) return connection;
     bool dropped = connection.ended() && done.error().code == Code::remote_error;
-    if (!dropped || (attempt >= max_attempts && !may_be_late)) return tl::unexpected(done.error());
+    if (!dropped || (attempt >= max_attempts && !if_refused.retries)) return tl::unexpected(done.error());
     if (wait.deadline.expired()) return tl::unexpected(done.error());
     std::this_thread::sleep_for(std::chrono::milliseconds(wait.deadline.poll_ms(20)));
   }

@@ -75,7 +75,7 @@ Result<Frame> Connection::receive(const Wait& wait) {
     if (wait.deadline.expired()) return fail(Code::timeout, peer_ + " did not answer by the deadline");
     wait.remind(peer_ +
                 " accepted the connection but does not answer. Check that the process that listens there is not " +
-                "stopped, and that it is not another program");
+                "stopped or out of file descriptors (see its log), and that it is not another program");
     pollfd fd{socket_.get(), poll_events(), 0};
     poll_slice({&fd, 1}, wait.deadline);
     flush();

@@ -1,6 +1,7 @@
 #include "bootstrap/doorman.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/log.hpp"
 
@@ -32,6 +33,8 @@ void Doorman::accept_some() {
     auto socket = accept_one(listener_);
     if (!socket) {
       accept_error_ = socket.error().message;
+      // At once: ranks that are not accepted hear nothing, and so cannot say why.
+      if (!std::exchange(has_warned_, true)) log_warn(-1, "ranks that connect have to wait: " + accept_error_);
       make_room(pending_.end(), "dropped to free its file descriptor");
       continue;
     }

@@ -63,6 +63,7 @@ class Doorman {
   std::int64_t with_another_key_ = 0;  ///< of the dropped ones
   std::string last_with_another_key_;
   std::string accept_error_;
+  bool has_warned_ = false;  ///< of that, in the log
   Deadline accept_again_ = Deadline::after_ms(0);
 };
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "bootstrap/address.hpp"
 
@@ -16,17 +17,20 @@ class InitProgress {
  public:
   using Clock = std::chrono::system_clock;
   struct State {
-    int rank = -1;                        ///< -1: not known yet
-    int ranks = 0;                        ///< 0: not known yet
+    int rank = -1;  ///< as the user knows it; -1: not known yet
+    int ranks = 0;  ///< 0: not known yet
+    /// The numbers by which the user knows the ranks, if they had others before (JoinOptions::known_as); or empty.
+    std::vector<int> known_as{};
     std::optional<SocketAddress> root{};  ///< where the ranks join; nothing: not known yet
     std::string awaits{};                 ///< "rank 0, which gives out the unique id"; "": for nobody
     Clock::time_point awaits_since = Clock::now();
   };
 
-  void set_place(int rank, int ranks) {
+  void set_place(int rank, int ranks, std::vector<int> known_as = {}) {
     const std::scoped_lock lock(mutex_);
-    state_.rank = rank;
+    state_.rank = known_as.empty() ? rank : known_as[static_cast<std::size_t>(rank)];
     state_.ranks = ranks;
+    state_.known_as = std::move(known_as);
   }
   void set_root(const SocketAddress& root) {
     const std::scoped_lock lock(mutex_);

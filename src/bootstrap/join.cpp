@@ -6,6 +6,7 @@
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/connect_with_key.hpp"
 #include "bootstrap/interface.hpp"
+#include "bootstrap/root_state.hpp"
 
 namespace strait {
 namespace {
@@ -31,7 +32,7 @@ class ChannelBuilder {
   ChannelBuilder(const UniqueId& id, const JoinOptions& options)
       : id_(id),
         options_(options),
-        reminder_(options.rank, options.remind_after_ms),
+        reminder_(known_as(options.rank), options.remind_after_ms),
         greeting_(options.wait),
         children_(children_of(options.rank, options.ranks)) {
     if (greeting_.reminder == nullptr) greeting_.reminder = &reminder_;
@@ -39,7 +40,7 @@ class ChannelBuilder {
 
   Result<std::unique_ptr<Channel>> build() {
     if (options_.progress != nullptr) {
-      options_.progress->set_place(options_.rank, options_.ranks);
+      options_.progress->set_place(options_.rank, options_.ranks, options_.known_as);
       options_.progress->set_root(id_.root);
     }
     auto prepared = prepare();
@@ -79,7 +80,7 @@ class ChannelBuilder {
  private:
   /// Reads this rank's own settings, before anything that waits, and describes this process.
   Result<PeerInfo> prepare() {
-    STRAIT_TRY(check_settings(options_.environment));
+    STRAIT_TRY(check_settings(options_));
     STRAIT_ASSIGN(settings_, options_.environment.shared_settings());
     settings_.insert(settings_.end(), options_.settings.begin(), options_.settings.end());
     settings_.push_back({"Strait's version", STRAIT_VERSION_TEXT});
@@ -91,10 +92,19 @@ class ChannelBuilder {
   }
   std::string name_of(int rank) const { return "rank " + std::to_string(known_as(rank)); }
 
-  Error cannot_join(Error error) const {
+  IfRefused if_root_does_not_listen() const {
+    if (options_.awaits_next_root) return {true, must_call_shrink};
+    if (id_.root_may_be_late)
+      return {true,
+              "Start the rank that listens there (rank 0), look at its output if it has ended already, or correct the "
+              "address"};
     // A root ends once its ranks have joined, so that nothing listens any more for those that come with the same id.
-    if (!id_.root_may_be_late && error.message.find(nothing_listens) != std::string::npos)
-      error.message += "; or the unique id was used for a communicator before: an id serves one";
+    return {false,
+            "Nothing listens there: the process that did has ended or failed (see its own error), or the address is "
+            "another machine's; or the unique id was used for a communicator before: an id serves one"};
+  }
+
+  Error cannot_join(Error error) const {
     return in_context(name_of(options_.rank) + " cannot join at " + id_.root.to_string(), std::move(error));
   }
 
@@ -103,7 +113,7 @@ class ChannelBuilder {
   tl::unexpected<Error> withdraw(Error error) const {
     error = cannot_join(std::move(error));
     const Wait moment{earlier(options_.wait.deadline, Deadline::after_ms(withdrawal_ms)), options_.wait.abort};
-    if (auto root = connect_with_key(id_.root, id_.key, Purpose::join, id_.root_may_be_late, moment)) {
+    if (auto root = connect_with_key(id_.root, id_.key, Purpose::join, if_root_does_not_listen(), moment)) {
       Error told = error;
       // A value that need not be equal on all ranks is this rank's alone: the others made no mistake.
       if (!options_.environment.validate() && options_.environment.shared_settings()) told.code = Code::remote_error;
@@ -139,7 +149,8 @@ class ChannelBuilder {
   Status say_hello(PeerInfo& self) {
     root_.reset();
     set_awaited("an answer at " + id_.root.to_string() + ", where the ranks join");
-    STRAIT_ASSIGN(Connection root, connect_with_key(id_.root, id_.key, Purpose::join, id_.root_may_be_late, greeting_));
+    STRAIT_ASSIGN(Connection root,
+                  connect_with_key(id_.root, id_.key, Purpose::join, if_root_does_not_listen(), greeting_));
     root_ = std::move(root);
     JoinMessage message;
     message.rank = options_.rank;
@@ -174,8 +185,8 @@ class ChannelBuilder {
 
   /// Waits for the root's answer. Code::in_progress: the root belongs to another set of ranks.
   Result<Frame> wait_for_root() {
-    log_info(options_.rank, "has joined at " + id_.root.to_string() + ", and waits for the others of " +
-                                std::to_string(options_.ranks) + " ranks");
+    log_info(known_as(options_.rank), "has joined at " + id_.root.to_string() + ", and waits for the others of " +
+                                          std::to_string(options_.ranks) + " ranks");
     // Who is missing then, the process says that serves the root: no reminders from here.
     auto answer = root_->receive({options_.wait.deadline, options_.wait.abort});
     if (!answer && answer.error().code == Code::timeout)
@@ -204,7 +215,7 @@ class ChannelBuilder {
       Status root;
       const std::function<bool()> has_failed = [&] { return root && !(root = check_root()); };
       const Wait wait{options_.wait.deadline, options_.wait.abort, &has_failed};
-      auto connection = connect_with_key(welcome.parent, id_.key, Purpose::link, false, wait);
+      auto connection = connect_with_key(welcome.parent, id_.key, Purpose::link, {}, wait);
       STRAIT_TRY(root);
       if (!connection)
         return tl::unexpected(in_context(name_of(options_.rank) + " cannot reach its neighbour, " + name_of(parent),
@@ -344,9 +355,11 @@ Result<UniqueId> unique_id_at(const HostPort& root, const Key& key, const Enviro
 
 Result<UniqueId> host_unique_id(const UniqueId& id, RootOptions options) { return start_root(id, std::move(options)); }
 
-Status check_settings(const Environment& environment) {
-  STRAIT_TRY(environment.validate());
-  if (environment.is_set("STRAIT_SOCKET_IFNAME")) return choose_interface(environment).map([](const auto&) {});
+Status check_settings(const JoinOptions& options) {
+  STRAIT_TRY(options.environment.validate());
+  STRAIT_TRY(options.own_settings);
+  if (options.environment.is_set("STRAIT_SOCKET_IFNAME"))
+    return choose_interface(options.environment).map([](const auto&) {});
   return {};
 }
 

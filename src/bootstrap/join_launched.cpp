@@ -59,7 +59,7 @@ Result<std::unique_ptr<Channel>> join_launched(const LaunchInfo& info, JoinOptio
   WaitReminder reminder(info.rank, options.remind_after_ms);  // one for all the waits until the root answers
   options.wait.reminder = &reminder;
   // A rank whose own settings are wrong waits for the root just long enough to tell it so.
-  const Status fit = check_settings(options.environment);
+  const Status fit = check_settings(options);
   if (!fit && info.rank > 0) options.wait.deadline = earlier(options.wait.deadline, Deadline::after_ms(withdrawal_ms));
   auto id = meet(info, options);
   if (!fit && !id)

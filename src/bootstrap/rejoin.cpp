@@ -49,6 +49,7 @@ Result<std::unique_ptr<Channel>> rejoin(const Channel& channel, const std::vecto
     root.ranks = options.ranks;
     root.remind_after_ms = options.remind_after_ms;
     root.rank_set = list;
+    root.known_as = remaining;
     root.reserved = &channel.rejoin_socket();
     for (const int rank : remaining) root.names.push_back(channel.peers()[static_cast<std::size_t>(rank)].describe());
     STRAIT_TRY(start_root(id, std::move(root)));
@@ -58,8 +59,6 @@ Result<std::unique_ptr<Channel>> rejoin(const Channel& channel, const std::vecto
   Error error = std::move(joined).error();
   error.message = "ranks " + list_ranks(remaining) + " cannot go on by themselves, which " + first.describe() +
                   " has to begin: " + error.message;
-  if (error.code == Code::timeout && error.message.find(must_call_shrink) == std::string::npos)
-    error.message += std::string(". ") + must_call_shrink;
   return tl::unexpected(std::move(error));
 }
 

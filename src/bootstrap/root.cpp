@@ -234,15 +234,14 @@ void Root::remind() {
   if (!waited) return;
   log_warn(-1, introduced_ ? "all " + std::to_string(roster_.ranks()) + " ranks have joined, but after " + *waited +
                                  " they are not all connected: " + describe_unready(unready())
-                           : roster_.describe_missing(*waited, names_) + strangers());
+                           : roster_.describe_missing(*waited, names_, shortage()) + doorman_.describe_drops());
 }
 
-/// Describes the connections that were dropped and those that could not be accepted, as text to append to a sentence.
-std::string Root::strangers() const {
-  std::string text = doorman_.describe_drops();
-  if (!doorman_.accept_error().empty())
-    text += ". The process that introduces them ran short: " + doorman_.accept_error();
-  return text;
+/// Says why ranks could not be accepted, as a sentence without its full stop; "" if all could. Where that is so, it is
+/// likelier the reason why ranks are missing than anything about these ranks or the network.
+std::string Root::shortage() const {
+  if (doorman_.accept_error().empty()) return "";
+  return "The process that introduces the ranks says: " + doorman_.accept_error();
 }
 
 void Root::check_deadline() {
@@ -253,7 +252,7 @@ void Root::check_deadline() {
                                  describe_unready(unready())});
     return;
   }
-  fail_all(roster_.missing_at_deadline(id_.root, names_, strangers()));
+  fail_all(roster_.missing_at_deadline(id_.root, names_, shortage(), doorman_.describe_drops()));
 }
 
 bool Root::finished() const {

@@ -27,7 +27,8 @@ struct RootOptions {
   HandOut hand_out;
   /// Texts that name the ranks, by rank, if they were known before (rejoin()); otherwise empty.
   std::vector<std::string> names;
-  std::string job;  ///< the job that the ranks belong to
+  std::vector<int> known_as;  ///< as JoinOptions::known_as
+  std::string job;            ///< the job that the ranks belong to
   /// How long after the first rank has joined the log first says which ranks are missing (WaitReminder).
   std::int64_t remind_after_ms = WaitReminder::default_first_ms;
 };
@@ -37,7 +38,8 @@ struct RootReport {
   bool finished = false;
   int joined = 0;  ///< number of ranks that have joined
   std::int64_t strangers_dropped = 0;
-  std::vector<int> missing{};  ///< ranks that have not joined; empty also as long as none has
+  /// Ranks that have not joined, by the numbers that the user knows; empty also as long as none has.
+  std::vector<int> missing{};
 };
 
 /// Starts a root: a thread of this process that introduces the ranks of one unique id to one another. It ends when all

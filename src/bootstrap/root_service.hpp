@@ -58,7 +58,7 @@ class Root {
   void inquire();
   std::vector<UnreadyRank> unready() const;
   void remind();
-  std::string strangers() const;
+  std::string shortage() const;
   void check_deadline();
   bool finished() const;
 

@@ -98,23 +98,25 @@ std::vector<std::string> Roster::missing_names(const std::vector<std::string>& n
   return missing_ones;
 }
 
-std::string Roster::describe_missing(const std::string& waited, const std::vector<std::string>& names) const {
+std::string Roster::describe_missing(const std::string& waited, const std::vector<std::string>& names,
+                                     const std::string& shortage) const {
   constexpr int most_ranges = 4;
   const auto absent = missing();
   const bool is_one = absent.size() == 1;
   const std::string who = names.empty() ? (is_one ? "rank " : "ranks ") + list_ranks(absent, most_ranges)
                                         : list_names(missing_names(names));
   return std::to_string(members_.size()) + " of " + std::to_string(ranks_) + " ranks have joined after " + waited +
-         ": " + who + (is_one ? " is" : " are") + " missing. " +
+         ": " + who + (is_one ? " is" : " are") + " missing. " + (shortage.empty() ? "" : shortage + ". ") +
          (names.empty() ? std::string("Start ") + (is_one ? "it" : "them") + ", or look at " +
                               (is_one ? "its" : "their") + " output"
                         : must_call_shrink);
 }
 
 Error Roster::missing_at_deadline(const SocketAddress& root, const std::vector<std::string>& names,
-                                  const std::string& drops) const {
+                                  const std::string& shortage, const std::string& drops) const {
+  const std::string first = shortage.empty() ? "" : shortage + ". ";
   if (!names.empty() && ranks_ > 0)
-    return {Code::timeout, "these did not join by the deadline: " + list_names(missing_names(names)) + ". " +
+    return {Code::timeout, "these did not join by the deadline: " + list_names(missing_names(names)) + ". " + first +
                                must_call_shrink +
                                ". Put ranks that cannot, because they have died or hang, on that "
                                "list, too; or allow more time by STRAIT_INIT_TIMEOUT_MS" +
@@ -122,12 +124,11 @@ Error Roster::missing_at_deadline(const SocketAddress& root, const std::vector<s
   const std::string who = ranks_ == 0 ? "no rank joined at " + root.to_string() + " by the deadline"
                                       : "of " + std::to_string(ranks_) + " ranks these did not join at " +
                                             root.to_string() + " by the deadline: " + list_ranks(missing());
-  return {Code::timeout,
-          who +
-              ". Check that they run and see their own errors; that they have the unique id of this job; "
-              "that no firewall blocks that address, else choose another interface by "
-              "STRAIT_SOCKET_IFNAME; or allow more time by STRAIT_INIT_TIMEOUT_MS" +
-              drops};
+  return {Code::timeout, who + ". " + first +
+                             "Check that they run and see their own errors; that they have the unique id of this job; "
+                             "that no firewall blocks that address, else choose another interface by "
+                             "STRAIT_SOCKET_IFNAME; or allow more time by STRAIT_INIT_TIMEOUT_MS" +
+                             drops};
 }
 
 Status Roster::compare_settings() const {

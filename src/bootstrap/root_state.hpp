@@ -45,12 +45,13 @@ class Roster {
   int joined() const;
   std::vector<int> missing() const;
   /// Returns a warning for the log about the ranks that have not joined `waited` (such as "10 s") after the first one.
-  /// `names`: RootOptions::names.
-  std::string describe_missing(const std::string& waited, const std::vector<std::string>& names) const;
+  /// `names`: RootOptions::names. `shortage`: Root::shortage().
+  std::string describe_missing(const std::string& waited, const std::vector<std::string>& names,
+                               const std::string& shortage) const;
   /// Returns the error for ranks that have not joined at `root` by the deadline. `drops` describes connections that
   /// were dropped meanwhile.
   Error missing_at_deadline(const SocketAddress& root, const std::vector<std::string>& names,
-                            const std::string& drops) const;
+                            const std::string& shortage, const std::string& drops) const;
   const JoinMessage& member(int rank) const { return members_.at(rank); }
   /// Compares the ranks' settings, once all have joined; the error names each setting that differs, with values and
   /// ranks.

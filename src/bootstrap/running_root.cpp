@@ -23,7 +23,11 @@ void abandon(std::thread thread) {
 class RunningRoot {
  public:
   RunningRoot(UniqueId id, Socket listener, RootOptions options)
-      : address_(id.root), job_(options.job), owner_(::getpid()), root_(id, std::move(listener), std::move(options)) {
+      : address_(id.root),
+        job_(options.job),
+        known_as_(options.known_as),
+        owner_(::getpid()),
+        root_(id, std::move(listener), std::move(options)) {
     thread_ = std::thread([this] {
       root_.run(stop_);
       finished_.store(true, std::memory_order_release);
@@ -44,12 +48,16 @@ class RunningRoot {
   const SocketAddress& address() const { return address_; }
   const std::string& job() const { return job_; }
   RootReport report() const {
-    return {finished(), root_.roster().joined(), root_.strangers_dropped(), root_.roster().missing()};
+    RootReport report{finished(), root_.roster().joined(), root_.strangers_dropped(), root_.roster().missing()};
+    for (int& rank : report.missing)
+      if (const auto place = static_cast<std::size_t>(rank); place < known_as_.size()) rank = known_as_[place];
+    return report;
   }
 
  private:
   SocketAddress address_;
   std::string job_;
+  std::vector<int> known_as_;
   pid_t owner_;
   Root root_;
   std::atomic<bool> stop_{false};

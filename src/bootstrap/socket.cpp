@@ -84,11 +84,10 @@ void prepare(const Socket& connection) {
   set_option(connection, IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
-tl::unexpected<Error> connect_failure(const SocketAddress& address, int errno_value) {
+tl::unexpected<Error> connect_failure(const SocketAddress& address, int errno_value, std::string_view if_refused) {
   std::string remedy = descriptor_remedy(errno_value);
   if (errno_value == ECONNREFUSED)
-    remedy = std::string(nothing_listens) +
-             ": the process that did has ended or failed (see its own error), or the address is another machine's";
+    remedy = if_refused;
   else if (errno_value == ENETUNREACH || errno_value == EHOSTUNREACH || errno_value == EACCES ||
            errno_value == EADDRNOTAVAIL)
     remedy =
@@ -100,13 +99,11 @@ tl::unexpected<Error> connect_failure(const SocketAddress& address, int errno_va
   return error;
 }
 
-tl::unexpected<Error> connect_timeout(const SocketAddress& address, bool refused) {
-  if (refused)
-    return fail(
-        Code::timeout,
-        "nobody listened at " + address.to_string() +
-            " by the deadline. Start the rank that listens there (rank 0), look at its output if it has ended already, "
-            "or correct the address");
+/// `if_refused`: the remedy where the last attempt was refused; "" where it had no answer.
+tl::unexpected<Error> connect_timeout(const SocketAddress& address, std::string_view if_refused) {
+  if (!if_refused.empty())
+    return fail(Code::timeout,
+                "nobody listened at " + address.to_string() + " by the deadline. " + std::string(if_refused));
   return fail(Code::timeout,
               "no answer from " + address.to_string() +
                   " by the deadline. A firewall may drop the packets, or the interface may not be reachable from "
@@ -252,10 +249,10 @@ Result<Socket> accept_one(const Socket& listener) {
   return Socket();
 }
 
-Result<Socket> connect_to(const SocketAddress& address, const Wait& wait, bool retry_refused) {
+Result<Socket> connect_to(const SocketAddress& address, const Wait& wait, const IfRefused& if_refused) {
   sockaddr_storage storage;
   socklen_t size = address.to_sockaddr(storage);
-  bool refused = false;
+  std::string_view after_refusal;  // what to do if the last attempt was refused
   while (true) {
     if (wait.aborted()) return fail(Code::aborted, "aborted while connecting to " + address.to_string());
     STRAIT_ASSIGN(Socket socket, open_socket(address.family));
@@ -264,7 +261,7 @@ Result<Socket> connect_to(const SocketAddress& address, const Wait& wait, bool r
     if (error == EINPROGRESS || error == EINTR) {
       auto finished = finish_connect(socket, address, wait);
       if (!finished && wait.aborted()) continue;
-      if (!finished) return connect_timeout(address, refused);
+      if (!finished) return connect_timeout(address, after_refusal);
       error = *finished;
     }
     if (error == 0 && met_itself(socket, address)) error = ECONNREFUSED;
@@ -272,11 +269,10 @@ Result<Socket> connect_to(const SocketAddress& address, const Wait& wait, bool r
       prepare(socket);
       return socket;
     }
-    refused = error == ECONNREFUSED;
-    if (!refused || !retry_refused) return connect_failure(address, error);
-    if (wait.deadline.expired()) return connect_timeout(address, refused);
-    wait.remind("nobody listens at " + address.to_string() +
-                " yet. Start the rank that listens there (rank 0) or look " + "at its output, or correct the address");
+    if (error != ECONNREFUSED || !if_refused.retries) return connect_failure(address, error, if_refused.remedy);
+    after_refusal = if_refused.remedy;
+    if (wait.deadline.expired()) return connect_timeout(address, after_refusal);
+    wait.remind("nobody listens at " + address.to_string() + " yet. " + std::string(if_refused.remedy));
     std::this_thread::sleep_for(std::chrono::milliseconds(wait.deadline.poll_ms(20)));
   }
 }

@@ -78,12 +78,17 @@ bool somebody_waits(const Socket& listener);
 /// descriptors or memory is an error.
 Result<Socket> accept_one(const Socket& listener);
 
-/// Begins the remedy in the error of connect_to() for a refused connection.
-inline constexpr std::string_view nothing_listens = "Nothing listens there";
+/// What connect_to() does where nobody listens at the address. What that means, and so what to do about it, only the
+/// caller knows.
+struct IfRefused {
+  bool retries = false;  ///< tries again until the deadline, because the listener may start later
+  std::string_view remedy =
+      "Nothing listens there: the process that did has ended or failed (see its own error), or the address is another "
+      "machine's";
+};
 
-/// Connects to the address. If `retry_refused` is set, a refused connection is tried again until the deadline, because
-/// the listener may start later.
-Result<Socket> connect_to(const SocketAddress& address, const Wait& wait, bool retry_refused);
+/// Connects to the address.
+Result<Socket> connect_to(const SocketAddress& address, const Wait& wait, const IfRefused& if_refused = {});
 
 /// Returns the remedy to put into error messages for EMFILE and ENFILE; "" for other errors.
 std::string descriptor_remedy(int errno_value);

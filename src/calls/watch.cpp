@@ -6,6 +6,7 @@
 #include <cstring>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -278,17 +279,21 @@ Error Watch::made_differently(const std::string& own, std::uint32_t rank, const 
                               " " + other + ". Every rank must make the same " + rule};
 }
 
-std::vector<std::uint32_t> Watch::blamed_ranks(const Waiting& waiting) const {
-  std::vector<std::uint32_t> blamed;
-  for (std::uint32_t rank = 0; rank < controls_.size() && waiting.sequence != 0; ++rank)
-    if (rank != peers_.rank && !has_posted(*controls_[rank], waiting.sequence)) blamed.push_back(rank);
-  if (!blamed.empty()) return blamed;
+std::vector<std::uint32_t> Watch::late_ranks(std::uint64_t sequence) const {
+  std::vector<std::uint32_t> late;
+  for (std::uint32_t rank = 0; rank < controls_.size() && sequence != 0; ++rank)
+    if (rank != peers_.rank && !has_posted(*controls_[rank], sequence)) late.push_back(rank);
+  return late;
+}
+
+std::vector<std::uint32_t> Watch::ends_of_waits(const Waiting& waiting) const {
   std::vector<std::uint32_t> awaited = waiting.awaited_ranks();
   if (waiting.sequence == 0) return awaited;
+  std::vector<std::uint32_t> ends;
   for (std::uint32_t rank : awaited)
     for (std::uint32_t each : end_of_waits(rank, waiting.sequence))
-      if (std::find(blamed.begin(), blamed.end(), each) == blamed.end()) blamed.push_back(each);
-  return blamed;
+      if (std::find(ends.begin(), ends.end(), each) == ends.end()) ends.push_back(each);
+  return ends;
 }
 
 std::vector<std::uint32_t> Watch::end_of_waits(std::uint32_t first, std::uint64_t sequence) const {
@@ -307,14 +312,27 @@ std::vector<std::uint32_t> Watch::end_of_waits(std::uint32_t first, std::uint64_
 }
 
 std::string Watch::blamed_names(const Waiting& waiting) const {
-  const std::vector<std::uint32_t> blamed = blamed_ranks(waiting);
-  if (blamed.empty()) return "no rank in particular";
-  std::vector<std::string> all;
-  for (const std::uint32_t rank : blamed) all.emplace_back(name_of(rank));
-  std::string names = list_names(all);
-  if (waiting.sequence != 0 && !has_posted(*controls_[blamed.front()], waiting.sequence))
-    names += blamed.size() == 1 ? ", which has not made this call" : ", which have not made this call";
-  return names;
+  const auto names_of = [this](std::span<const std::uint32_t> ranks) {
+    std::vector<std::string> names;
+    for (const std::uint32_t rank : ranks) names.emplace_back(name_of(rank));
+    return list_names(names);
+  };
+  const std::vector<std::uint32_t> ends = ends_of_waits(waiting);
+  std::vector<std::uint32_t> late = late_ranks(waiting.sequence);
+  if (late.empty()) return ends.empty() ? "no rank in particular" : names_of(ends);
+  // With a root a rank does not need all others. Those that it waits for come first; the rest may just not be there
+  // yet.
+  std::size_t needed = late.size();
+  if (has_root(collective_of(waiting.signature))) {
+    const auto rest = std::stable_partition(late.begin(), late.end(), [&](std::uint32_t rank) {
+      return std::find(ends.begin(), ends.end(), rank) != ends.end();
+    });
+    if (rest != late.begin()) needed = static_cast<std::size_t>(rest - late.begin());
+  }
+  const auto first = std::span(late).first(needed), others = std::span(late).subspan(needed);
+  std::string text = names_of(first) + (first.size() == 1 ? ", which has" : ", which have") + " not made this call";
+  if (!others.empty()) text += std::string("; nor ") + (others.size() == 1 ? "has " : "have ") + names_of(others);
+  return text;
 }
 
 }  // namespace strait

@@ -130,13 +130,15 @@ class Watch {
   Status examine(Backoff& backoff, const Waiting& waiting);
   Status check_lives(Backoff& backoff, const Waiting& waiting);
   void add_missing(std::uint64_t sequence, std::vector<std::uint32_t>& awaited) const;
-  /// Returns the ranks that keep an operation from going on, for messages: those that have not made the call; if all
-  /// have, those at the ends of the chains of waits that begin with the ranks this one waits for.
-  std::vector<std::uint32_t> blamed_ranks(const Waiting& waiting) const;
+  /// Returns the other ranks that have not made the collective.
+  std::vector<std::uint32_t> late_ranks(std::uint64_t sequence) const;
+  /// Returns the ranks at the ends of the chains of waits that begin with the ranks this one waits for.
+  std::vector<std::uint32_t> ends_of_waits(const Waiting& waiting) const;
   /// Follows, from `first`, whom each rank waits for in the collective (ranks note that where others see it on one host
   /// only). Returns the rank that waits for nobody, or all ranks of a circle.
   std::vector<std::uint32_t> end_of_waits(std::uint32_t first, std::uint64_t sequence) const;
-  /// Names the blamed ranks, and says whether they have made the call.
+  /// Names the ranks that keep an operation from going on: those that have not made the call; if all have, those at the
+  /// ends of waits.
   std::string blamed_names(const Waiting& waiting) const;
   void warn_of_wait(const std::string& who, std::chrono::milliseconds duration, const std::string& whom) const;
 

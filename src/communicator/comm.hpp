@@ -47,6 +47,7 @@ struct CommOptions {
   std::optional<WireFormat> wire;  ///< default of calls that can have one; none: STRAIT_WIRE
   /// Size of a call's larger buffer from which it has that format; smaller calls stay exact. Unset: Comm::wire_bytes().
   std::optional<std::size_t> wire_bytes;
+  bool wire_copies = false;         ///< whether all-gathers and all-to-alls have that format, too
   std::uint32_t network_lanes = 0;  ///< GPU ranks of several hosts: lanes of each proxy; 0: network_lanes()
   // For the internal communicators of GPU ranks of several hosts (HostsRank).
   std::uint32_t averaged = 0;   ///< contributions by which an average divides; 0: one per rank
@@ -54,6 +55,10 @@ struct CommOptions {
   /// Returns whether this is a communicator of host ranks within a HostsRank.
   bool is_part_of_hosts() const { return device < 0 && !names.empty(); }
 };
+
+/// Checks the values of variables that must be equal on all ranks, as far as the table of variables cannot judge them.
+/// For JoinOptions::own_settings: before ranks compare them, so that a wrong value of one is not told as a difference.
+Status check_shared_values(const Environment& environment);
 
 /// A set-up call, which all ranks make together, as they do collectives.
 enum class SetUpCall : std::uint32_t { split, registration };
@@ -89,9 +94,10 @@ class Comm {
   /// GPU ranks: returns the rates for which calls are cut.
   const ExchangeRates& exchange_rates() const { return device_->exchange_rates(); }
 
-  /// Return the wire format of calls that can have one and do not specify it, and the size of their larger buffer from
-  /// which it applies.
+  /// Return the wire format of calls that can have one and do not specify it, whether it applies to calls that only
+  /// copy (parameters, checkpoints), and the size of their larger buffer from which it applies.
   WireFormat wire() const { return *options_.wire; }
+  bool wire_copies() const { return options_.wire_copies; }
   std::size_t wire_bytes() const {
     // Values of smaller buffers seldom have like magnitudes, and a block has one scale.
     constexpr std::size_t least = 16 << 10;

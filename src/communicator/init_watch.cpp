@@ -41,7 +41,8 @@ std::string seconds_since(InitProgress::Clock::time_point time) {
   return text;
 }
 
-/// Returns the ranks that have not joined, if the root is a thread of this process and has heard of any rank.
+/// Returns the ranks that have not joined, as the user knows them, if the root is a thread of this process and has
+/// heard of any rank.
 std::vector<int> missing_ranks(const InitProgress::State& state) {
   const auto report = state.root ? report_of_root(*state.root) : std::nullopt;
   return report ? report->missing : std::vector<int>();
@@ -82,6 +83,7 @@ std::string InitWatch::json(const InitProgress::State& state) const {
                         {"call", call_},
                         {"rank", state.rank},
                         {"ranks", state.ranks},
+                        {"known_as", state.known_as},
                         {"host", this_host()},
                         {"pid", ::getpid()},
                         {"process_began_unix_us", process_began_unix_us()},

@@ -50,14 +50,28 @@ Result<std::size_t> slice_bytes(const Environment& environment) {
               "STRAIT_SLICE_BYTES=" + std::to_string(bytes) + " is not accepted: give a multiple of 16");
 }
 
+/// Returns "" if the choice is free.
+Result<std::string> forced_algorithm(const Environment& environment) {
+  STRAIT_ASSIGN(const std::string algorithm, environment.text("STRAIT_ALGORITHM"));
+  if (algorithm == "auto") return "";
+  if (find_algorithm(algorithm) != nullptr) return algorithm;
+  return fail(Code::invalid_usage, "STRAIT_ALGORITHM=" + algorithm +
+                                       " names no algorithm. There are: " + algorithm_names() +
+                                       ". `strait plan all-reduce --algorithm list` says what a collective has");
+}
+
+Result<P2pSetting> p2p_setting(const Environment& environment) {
+  STRAIT_ASSIGN(const std::string text, environment.text("STRAIT_P2P"));
+  return parse_p2p(text);
+}
+
 Status read_gpu_settings(DeviceOptions& gpu, const Environment& environment) {
   if (gpu.max_sms == 0) {
     STRAIT_ASSIGN(const std::string max_sms, environment.text("STRAIT_MAX_SMS"));
     gpu.max_sms = max_sms == "none" ? no_sms : std::min(std::uint32_t(std::stoul(max_sms)), most_sms);
   }
   if (!gpu.p2p) {
-    STRAIT_ASSIGN(const std::string p2p, environment.text("STRAIT_P2P"));
-    STRAIT_ASSIGN(gpu.p2p, parse_p2p(p2p));
+    STRAIT_ASSIGN(gpu.p2p, p2p_setting(environment));
   }
   STRAIT_ASSIGN(gpu.lines_bytes, bytes_of(environment, "STRAIT_LINES_BYTES"));
   STRAIT_ASSIGN(gpu.piped_unit_bytes, bytes_of(environment, "STRAIT_PIPED_BYTES"));
@@ -79,6 +93,14 @@ Status read_gpu_settings(DeviceOptions& gpu, const Environment& environment) {
 
 }  // namespace
 
+Status check_shared_values(const Environment& environment) {
+  STRAIT_TRY(forced_algorithm(environment));
+  STRAIT_TRY(slice_bytes(environment));
+  STRAIT_TRY(p2p_setting(environment));
+  STRAIT_TRY(exchange_gbps(environment));
+  return {};
+}
+
 Status Comm::read_settings(const Environment& environment) {
   STRAIT_TRY(environment.validate());
   if (options_.init_timeout_ms == 0) {
@@ -95,12 +117,8 @@ Status Comm::read_settings(const Environment& environment) {
                   "STRAIT_SIMD=" + simd + ", but this processor has no more than " + std::string(name(best_simd())));
     simd_ = *forced;
   }
-  STRAIT_ASSIGN(select_options_.algorithm, environment.text("STRAIT_ALGORITHM"));
-  if (select_options_.algorithm == "auto" || options_.is_part_of_hosts()) select_options_.algorithm.clear();
-  if (!select_options_.algorithm.empty() && find_algorithm(select_options_.algorithm) == nullptr)
-    return fail(Code::invalid_usage, "STRAIT_ALGORITHM=" + select_options_.algorithm +
-                                         " names no algorithm. There are: " + algorithm_names() +
-                                         ". `strait plan all-reduce --algorithm list` says what a collective has");
+  STRAIT_ASSIGN(select_options_.algorithm, forced_algorithm(environment));
+  if (options_.is_part_of_hosts()) select_options_.algorithm.clear();
   STRAIT_ASSIGN(select_options_.slice_bytes, slice_bytes(environment));
   STRAIT_TRY(read_gpu_settings(options_.gpu, environment));
   options_.gpu.reducers.simd = simd_;
@@ -110,6 +128,8 @@ Status Comm::read_settings(const Environment& environment) {
   STRAIT_ASSIGN(const std::string network_lanes, environment.text("STRAIT_NETWORK_LANES"));
   options_.network_lanes = network_lanes == "auto" ? 0 : static_cast<std::uint32_t>(std::stoul(network_lanes));
   STRAIT_ASSIGN(options_.wire_bytes, bytes_if_set(environment, "STRAIT_WIRE_BYTES"));
+  STRAIT_ASSIGN(const std::string wire_calls, environment.text("STRAIT_WIRE_CALLS"));
+  options_.wire_copies = wire_calls == "all";
   if (!options_.wire) {
     STRAIT_ASSIGN(const std::string wire, environment.text("STRAIT_WIRE"));
     for (int format = 0; format < wire_format_count; ++format)

@@ -38,7 +38,8 @@ ncclResult_t stop(ncclComm& comm) {
   ++comm.stops;
   ncclResult_t result = ncclSuccess;
   for (straitComm_t strait : {comm.joining, comm.strait})
-    if (strait != nullptr && result == ncclSuccess) result = checked(straitCommAbort(strait));
+    if (strait != nullptr)
+      if (const ncclResult_t aborted = checked(straitCommAbort(strait)); result == ncclSuccess) result = aborted;
   return result;
 }
 

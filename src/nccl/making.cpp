@@ -40,9 +40,11 @@ ncclResult_t make_stoppable(ncclComm& comm, ncclComm* parent, straitComm_t* made
 
 ncclResult_t join(ncclComm& comm, straitComm_t* made, const RankPosition& position, const straitUniqueId& ticket) {
   const straitConfig_t wanted = straits_config(comm, position.device);
-  return make_stoppable(comm, nullptr, made, [&](straitComm_t* joining) {
+  const ncclResult_t result = make_stoppable(comm, nullptr, made, [&](straitComm_t* joining) {
     return straitCommInitRank(joining, position.ranks, &ticket, position.rank, &wanted);
   });
+  if (result == ncclSuccess && position.rank == 0) report_ignored_networks(*made);
+  return result;
 }
 
 ncclResult_t set_up(const char* function, ncclComm_t* out, ncclComm* parent, const ncclConfig_t* config,

@@ -101,7 +101,7 @@ bool is_known(std::string_view name) {
          std::find(std::begin(own_settings), std::end(own_settings), name) != std::end(own_settings);
 }
 
-void report_ignored() {
+std::set<std::string> ignored_settings() {
   std::set<std::string> ignored;
   const auto note = [&](std::string_view name) {
     if (name.starts_with("NCCL_") && !is_known(name)) ignored.emplace(name);
@@ -109,13 +109,22 @@ void report_ignored() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry)
     note(std::string_view(*entry, std::strcspn(*entry, "=")));
   for (const auto& [name, value] : settings_of_files()) note(name);
+  return ignored;
+}
+
+std::string listed(const std::set<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+void report_ignored() {
+  const std::set<std::string> ignored = ignored_settings();
   if (ignored.contains("NCCL_COMM_ID"))
     log(LogLevel::warn,
         "NCCL_COMM_ID means nothing here: give all ranks the unique id that one of them gets, or each waits for ranks "
         "that will never come");
-  std::string names;
-  for (const std::string& name : ignored) names += (names.empty() ? "" : ", ") + name;
-  if (!names.empty()) log(LogLevel::info, "ignored settings, which mean nothing here: " + names);
+  if (!ignored.empty()) log(LogLevel::info, "ignored settings, which mean nothing here: " + listed(ignored));
 }
 
 std::string own_path() {
@@ -221,6 +230,19 @@ void report_ignored_fields(const std::vector<const char*>& names) {
   for (const char* name : names)
     if (told.insert(name).second) fresh += (fresh.empty() ? "" : ", ") + std::string(name);
   if (!fresh.empty()) log(LogLevel::info, "ignored fields of a configuration, which mean nothing here: " + fresh);
+}
+
+void report_ignored_networks(straitComm_t comm) {
+  static std::atomic<bool> done{false};
+  const char* transport = "";
+  if (straitCommGetTransport(comm, &transport, nullptr) != straitSuccess) return;
+  if (std::string_view(transport).find("tcp") == std::string_view::npos || done.exchange(true)) return;
+  std::set<std::string> ignored = ignored_settings();
+  std::erase_if(ignored,
+                [](const std::string& name) { return !name.starts_with("NCCL_IB_") && !name.starts_with("NCCL_NET"); });
+  if (!ignored.empty())
+    log(LogLevel::warn, "between hosts data goes by " + std::string(transport) + ": " + listed(ignored) +
+                            " has no effect. For RDMA try STRAIT_UCX=on (docs/nccl.md)");
 }
 
 void announce(int rank, int ranks) {

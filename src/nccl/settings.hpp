@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "nccl/nccl_abi.h"
+#include "strait/strait.h"
 
 /// Settings of the drop-in library from the environment, and its messages on stderr.
 namespace strait::nccl {
@@ -28,6 +29,9 @@ bool environment_bounds_sms();
 /// Reports once per process which file serves which NCCL version: always if STRAIT_NCCL_PROOF=1, otherwise at log level
 /// info. Also reports ignored settings (at level info) and other NCCL libraries in the process.
 void announce(int rank, int ranks);
+/// Warns, once per process, of settings for NCCL's networks if the communicator's data goes between hosts: users of
+/// InfiniBand would not notice that it goes by TCP.
+void report_ignored_networks(straitComm_t comm);
 /// Reports at log level info which fields of a configuration are ignored, each once per process.
 void report_ignored_fields(const std::vector<const char*>& names);
 

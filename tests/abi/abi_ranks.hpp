@@ -53,7 +53,7 @@ inline void expect_abort_ends(const std::function<ncclResult_t(ncclComm_t* made)
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   const Stopwatch since_abort;
   NCCL_EXPECT_OK(ncclCommAbort(*place.load()));
-  EXPECT_LT(since_abort.elapsed(), std::chrono::seconds(1));
+  EXPECT_LT(since_abort.elapsed(), std::chrono::seconds(5));
   caller.join();
   EXPECT_EQ(result, ncclRemoteError);
 }

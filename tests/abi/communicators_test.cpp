@@ -2,13 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "abi/check_sum.hpp"
+#include "abi/naps.hpp"
 #include "support/stopwatch.hpp"
 
 namespace strait::testing {
@@ -247,18 +247,17 @@ TEST(Abort, EndsASplitOnAllRanks) {
 TEST(Abort, FromAnotherThreadReleasesARunningCall) {
   ncclComm_t comms[2] = {};
   NCCL_EXPECT_OK(ncclCommInitAll(comms, 2, nullptr));
-  std::atomic<bool> begun{false};
+  FirstNap nap;
   ncclResult_t result = ncclSuccess;
   std::jthread caller([&] {
     Values values(10);
-    begun = true;
+    nap.watch_for_it();
     result = ncclAllReduce(values.data(), values.data(), 10, ncclInt32, ncclSum, comms[0], nullptr);  // rank 1 never
   });
-  while (!begun) std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  nap.await();  // before it is in its call, its handle must not be destroyed
   const Stopwatch since_abort;
   NCCL_EXPECT_OK(ncclCommAbort(comms[0]));
-  EXPECT_LT(since_abort.elapsed(), std::chrono::seconds(1));
+  EXPECT_LT(since_abort.elapsed(), std::chrono::seconds(5));
   caller.join();
   EXPECT_EQ(result, ncclRemoteError);
   ncclResult_t error = ncclSuccess;

@@ -95,6 +95,7 @@ TEST(Finalize, ComesBehindTheOperationsOfAGroup) {
       if (destroys) NCCL_EXPECT_OK(ncclCommDestroy(other));
       return ncclGroupEnd();
     });
+    for (const Stopwatch watch; fake_gpu.launches == before && watch.elapsed() < 10s;) std::this_thread::sleep_for(1ms);
     EXPECT_EQ(fake_gpu.launches, before + 1);
     fake_gpu.idle = 1;
     EXPECT_EQ(result.get(), ncclSuccess);

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <string>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "abi/abi_ranks.hpp"
+#include "abi/naps.hpp"
 #include "support/stopwatch.hpp"
 
 namespace {
@@ -54,11 +54,10 @@ class HangingCalls {
       NCCL_EXPECT_OK(ncclGroupStart());
       for (ncclComm_t comm : {first[0], second[0]})  // the other ranks never come
         NCCL_EXPECT_OK(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comm, nullptr));
-      begun_ = true;
+      nap_.watch_for_it();
       result_ = ncclGroupEnd();
     });
-    while (!begun_) std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    nap_.await();
   }
 
   /// Waits until the calls have returned, and returns their result. By then the other ranks have been told.
@@ -76,7 +75,7 @@ class HangingCalls {
   ncclComm_t first[2] = {}, second[2] = {};
 
  private:
-  std::atomic<bool> begun_{false};
+  FirstNap nap_;
   ncclResult_t result_ = ncclSuccess;
   std::jthread caller_;
 };
@@ -135,8 +134,10 @@ TEST(AbortsInAGroup, ThatItselfEndsWithAnError) {
 TEST(AbortsFromOutside, OfACommunicatorThatTheGroupSplitsToo) {
   ncclComm_t comms[2] = {}, parts[2] = {};
   NCCL_EXPECT_OK(ncclCommInitAll(comms, 2, nullptr));
+  FirstNap nap;
   ncclResult_t result = ncclSuccess;
   std::jthread caller([&] {
+    nap.watch_for_it();
     int value = 1;
     NCCL_EXPECT_OK(ncclGroupStart());
     NCCL_EXPECT_OK(ncclCommSplit(comms[0], 0, 0, &parts[0], nullptr));
@@ -144,7 +145,7 @@ TEST(AbortsFromOutside, OfACommunicatorThatTheGroupSplitsToo) {
     result = ncclGroupEnd();
   });
   NCCL_EXPECT_OK(ncclCommSplit(comms[1], 0, 1, &parts[1], nullptr));
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  nap.await();
   NCCL_EXPECT_OK(ncclCommAbort(comms[0]));
   caller.join();
   EXPECT_EQ(result, ncclRemoteError);

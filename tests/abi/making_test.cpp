@@ -1,10 +1,8 @@
 // Communicators of the drop-in that are still being made: what ends their set-up, and the old communicators' state
 // meanwhile; with host ranks.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,26 +11,13 @@
 #include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "abi/check_sum.hpp"
+#include "abi/naps.hpp"
 #include "support/stopwatch.hpp"
-
-namespace {
-
-/// What this thread runs instead of sleeping; null: it sleeps.
-thread_local const std::function<void()>* in_place_of_naps = nullptr;
-
-}  // namespace
-
-/// Replaces the C library's function, also for libnccl.so.2.
-extern "C" __attribute__((visibility("default"))) int nanosleep(const timespec* time, timespec* left) {
-  static const auto real = reinterpret_cast<decltype(&nanosleep)>(dlsym(RTLD_NEXT, "nanosleep"));
-  if (in_place_of_naps == nullptr) return real(time, left);
-  (*in_place_of_naps)();
-  return 0;
-}
 
 namespace strait::testing {
 namespace {
@@ -70,6 +55,18 @@ void destroy(const Comms& comms) {
 
 /// Waits long enough for a background operation to begin waiting for other ranks.
 void let_it_wait() { std::this_thread::sleep_for(std::chrono::milliseconds(100)); }
+
+/// Waits until another thread's blocking split of the communicator is under way: then calls on it are refused for that.
+/// (Until then this one is refused, too, because it names no place for a new communicator.)
+void await_split(ncclComm_t comm) {
+  const auto is_split = [&] {
+    EXPECT_EQ(ncclCommSplit(comm, 0, 0, nullptr, nullptr), ncclInvalidArgument);
+    return std::string(ncclGetLastError(nullptr)).find("another thread splits") != std::string::npos;
+  };
+  for (const Stopwatch watch; !is_split() && watch.elapsed() < std::chrono::seconds(10);)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(is_split());
+}
 
 /// Less than the 10 s for which an abort waits for work that does not end.
 constexpr auto soon = std::chrono::seconds(5);
@@ -257,6 +254,7 @@ TEST(InTheMaking, ABlockingSplitIsNoStateOfTheOldCommunicator) {
       if (grouped) NCCL_EXPECT_OK(ncclGroupEnd());
       over = true;
     });
+    await_split(comms[0]);
     let_it_wait();
     EXPECT_FALSE(over);
     EXPECT_EQ(state_of(comms[0]), ncclSuccess);
@@ -286,6 +284,7 @@ TEST(InTheMaking, ARevokeEndsASplitAndAnInit) {
   NCCL_EXPECT_OK(ncclCommInitAll(comms.data(), ranks, nullptr));
   const Stopwatch watch;
   std::jthread caller([&] { EXPECT_EQ(ncclCommSplit(comms[0], 0, 0, &parts[0], nullptr), ncclRemoteError); });
+  await_split(comms[0]);
   let_it_wait();
   NCCL_EXPECT_OK(ncclCommRevoke(comms[0], 0));
   caller.join();

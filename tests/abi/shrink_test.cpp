@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "abi/check_sum.hpp"
+#include "abi/naps.hpp"
 
 namespace strait::testing {
 namespace {
@@ -85,12 +86,14 @@ TEST(Shrink, ToOneRankAndInTheBackground) {
 TEST(Shrink, EndsWhatRunsAndGoesOn) {
   on_threads(3, [](ncclComm_t comm, int rank, int) {
     if (rank == 2) return meet();
+    FirstNap nap;
     ncclResult_t result = ncclSuccess;
     std::jthread stuck([&] {
+      nap.watch_for_it();
       Values values(10);
       result = ncclAllReduce(values.data(), values.data(), 10, ncclInt32, ncclSum, comm, nullptr);
     });
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    nap.await();
     int excluded[] = {2};
     ncclComm_t less = nullptr;
     NCCL_EXPECT_OK(ncclCommShrink(comm, excluded, 1, &less, nullptr, NCCL_SHRINK_ABORT));

@@ -12,6 +12,13 @@ unset LD_PRELOAD VLLM_NCCL_SO_PATH STRAIT_NCCL_PROOF STRAIT_NCCL_VERSION NCCL_DE
 # A command that has nothing to do with NCCL.
 said="$("$strait" run -- true 2>&1)" || fail "strait run -- true failed: $said"
 grep -qF "true gets NCCL 2.28.9 from $library" <<<"$said" || fail "no line on which library serves: $said"
+# A library for host ranks alone serves no program of NCCL's; a library that is named may be of another build.
+if [[ "$("$strait" version)" == *"without GPU support"* ]]; then
+  grep -q "warning: this build has no GPU support" <<<"$said" || fail "no warning that there is no GPU support: $said"
+else
+  grep -q "no GPU support" <<<"$said" && fail "a warning in a build for GPUs: $said"
+fi
+grep -q "no GPU support" <<<"$("$strait" run --library "$library" -- true 2>&1)" && fail "a warning on a library that is named"
 [[ -z "$("$strait" run --quiet -- true 2>&1)" ]] || fail "--quiet is not quiet"
 "$strait" run --quiet -- true >&- || fail "a program that prints nothing needs no standard output"
 "$strait" run --quiet -- sh -c '[ ! -e /proc/self/fd/1 ]' >&- || fail "a closed standard output is not closed for the program"

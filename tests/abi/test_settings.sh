@@ -22,6 +22,12 @@ grep "ignored settings" <<<"$said" | grep -q NCCL_ALGO || fail "NCCL_ALGO is not
 grep "ignored settings" <<<"$said" | grep -q NCCL_NET_PLUGIN || fail "NCCL_NET_PLUGIN is not named: $said"
 grep "ignored settings" <<<"$said" | grep -Eq "NCCL_(DEBUG|SOCKET_IFNAME|HOSTID|P2P_DISABLE)" && fail "a known one is named: $said"
 
+# InfiniBand's have no effect, and data goes by TCP: told where hosts are connected, once.
+said="$(run STRAIT_TRANSPORT=tcp NCCL_IB_HCA=mlx5 NCCL_NET=IB NCCL_ALGO=Ring)"
+[[ "$(grep -c "between hosts data goes by tcp: NCCL_IB_HCA, NCCL_NET has no effect" <<<"$said")" == 1 ]] ||
+  fail "not one warning on InfiniBand's settings: $said"
+[[ "$(run NCCL_IB_HCA=mlx5)" == "sums are right, NCCL 22809" ]] || fail "a warning on InfiniBand's settings within a host"
+
 # Who relies on this one would wait for half an hour.
 [[ "$(run NCCL_COMM_ID=localhost:4711)" == *"NCCL_COMM_ID means nothing here"*"sums are right, NCCL 22809" ]] ||
   fail "NCCL_COMM_ID: $(run NCCL_COMM_ID=localhost:4711)"

@@ -16,6 +16,7 @@
 
 #include "api/values.hpp"
 #include "bootstrap/bootstrap.hpp"
+#include "support/free_port.hpp"
 #include "support/ranks.hpp"
 #include "support/stopwatch.hpp"
 
@@ -216,7 +217,7 @@ TEST(Split, EndsWhenTheCommunicatorIsAborted) {
     straitComm_t part = nullptr;
     EXPECT_EQ(straitCommSplit(comm, 0, 0, &part, nullptr), straitAborted);
     EXPECT_NE(std::string(straitGetLastError(nullptr)).find("aborted by rank 1 (host"), std::string::npos);
-    EXPECT_LT(watch.elapsed(), std::chrono::seconds(1));
+    EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
   });
 }
 
@@ -239,7 +240,7 @@ void abort_while_it_is_made(const std::function<void(straitComm_t*)>& record,
   const Stopwatch watch;
   STRAIT_EXPECT_OK(straitCommAbort(comm));
   maker.join();
-  EXPECT_LT(watch.elapsed(), std::chrono::seconds(1));
+  EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
   STRAIT_EXPECT_OK(straitCommDestroy(comm));
 }
 
@@ -277,7 +278,7 @@ TEST(AbortOfAnInit, BetweenJoiningAndTheEnd) {
   EXPECT_EQ(told.error().code, Code::aborted);
   EXPECT_NE(told.error().message.find("aborted while it was made, on rank 0 (host"), std::string::npos)
       << told.error().message;
-  EXPECT_LT(watch.elapsed(), std::chrono::seconds(1));
+  EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
 }
 
 TEST(AbortOfASplit, EndsItOnAllRanksAndLeavesTheCommunicator) {
@@ -289,7 +290,7 @@ TEST(AbortOfASplit, EndsItOnAllRanksAndLeavesTheCommunicator) {
     straitComm_t part = nullptr;
     const Stopwatch watch;
     EXPECT_EQ(straitCommSplit(comm, 0, 0, &part, nullptr), straitAborted);
-    EXPECT_LT(watch.elapsed(), std::chrono::seconds(1));
+    EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
     check_sum(comm, 100, 1);
   });
 }
@@ -364,14 +365,13 @@ TEST(Leaks, CommunicatorsOfProcesses) {
 
 TEST(InitEnv, StraitsOwnVariables) {
   const std::string key(64, 'a');
-  std::array<char, 16> port{};
-  std::snprintf(port.data(), port.size(), "%d", 20000 + getpid() % 10000);
+  const FreePort port;
   std::vector<pid_t> children;
   for (int rank = 0; rank < 3; ++rank)
     children.push_back(fork_rank([&] {
       setenv("STRAIT_RANK", std::to_string(rank).c_str(), 1);
       setenv("STRAIT_RANKS", "3", 1);
-      setenv("STRAIT_ROOT", (std::string("127.0.0.1:") + port.data()).c_str(), 1);
+      setenv("STRAIT_ROOT", ("127.0.0.1:" + port.text()).c_str(), 1);
       setenv("STRAIT_KEY", key.c_str(), 1);
       const straitConfig_t config = test_config();
       straitComm_t comm = nullptr;

@@ -12,8 +12,10 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 #include <string>
 
+#include "bootstrap/bootstrap.hpp"
 #include "support/ranks.hpp"
 
 namespace strait::testing {
@@ -46,7 +48,9 @@ class FlightRecorderTest : public ::testing::Test {
       found.clear();
       if (std::filesystem::exists(folder_ + "/made"))
         for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/made"))
-          if (entry.path().extension() == ".json") found[read(entry.path()).at("rank")] = read(entry.path());
+          if (const Json json = entry.path().extension() == ".json" ? read(entry.path()) : Json::object();
+              json.value("rank", -1) >= 0)  // an init does not know its rank from the start
+            found[json.at("rank")] = json;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     EXPECT_EQ(found.size(), wanted);
@@ -184,7 +188,14 @@ TEST_F(FlightRecorderTest, AnAbortDumpsEveryRankThatSeesIt) {
       all_reduce(comm, straitAborted);  // rank 1 does not come
       all_reduce(comm, straitAborted);  // must not dump again
     } else {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      const auto is_awaited = [&, own = folder_ + "/own"] {
+        STRAIT_EXPECT_OK(straitCommDumpFlightRecorder(comm, own.c_str()));
+        const Json seen = read(own).at("seen").at(0);
+        return seen.at("calls").size() == 2 && seen.at("awaits") == 1;
+      };
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+      while (!is_awaited() && std::chrono::steady_clock::now() < deadline)
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
       STRAIT_EXPECT_OK(straitCommAbort(comm));
     }
     const auto found = dumps(2);
@@ -240,7 +251,7 @@ TEST_F(FlightRecorderTest, ASignalDuringTheInitSaysWhatTheRankWaitsFor) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     if (std::filesystem::exists(folder_ + "/made"))
       for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/made"))
-        if (entry.path().extension() == ".json") json = read(entry.path());
+        if (entry.path().filename().string().ends_with("-rank1.json")) json = read(entry.path());
   }
   EXPECT_EQ(wait_for(child, 20'000), 0);
   ASSERT_FALSE(json.empty());
@@ -261,7 +272,8 @@ TEST_F(FlightRecorderTest, WhatWasDumpedOfAnInitGoesWhenItHasSucceeded) {
   straitUniqueId id;
   STRAIT_EXPECT_OK(straitGetUniqueId(&id));
   std::jthread first([&] { join_and_run(id, 0, 2, [](straitComm_t comm, int, int) { all_reduce(comm); }); });
-  while (!std::filesystem::exists(folder_ + "/made")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const auto root = unpack_unique_id(std::as_bytes(std::span(id.internal)))->root;
+  while (report_of_root(root)->joined == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   raise(SIGUSR1);
   EXPECT_EQ(dumps(1).at(0).at("call"), "straitCommInitRank");
   join_and_run(id, 1, 2, [](straitComm_t comm, int, int) { all_reduce(comm); });
@@ -304,20 +316,47 @@ TEST_F(FlightRecorderTest, ASignalDuringASplitSaysThatItIsOne) {
   ask_for_dumps();
   run_as_threads(2, [&](straitComm_t comm, int rank, int) {
     if (rank == 1) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      raise(SIGUSR1);
       std::set<std::string> awaited;
-      dumps(2);  // the communicator's, of both ranks, which are written before those of inits
       const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-      while (awaited.empty() && std::chrono::steady_clock::now() < deadline)
+      while (awaited.empty() && std::chrono::steady_clock::now() < deadline) {
+        raise(SIGUSR1);  // again until rank 0 waits in its call
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
         for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/made"))
-          if (entry.path().filename().string().ends_with("-rank0.json") && read(entry.path()).contains("awaits"))
-            awaited.insert(read(entry.path()).at("awaits"));
+          if (entry.path().filename().string().ends_with("-rank0.json"))
+            if (const std::string whom = read(entry.path()).value("awaits", ""); !whom.empty()) awaited.insert(whom);
+      }
+      dumps(2);  // the communicator's, of both ranks
       EXPECT_EQ(awaited, std::set<std::string>{"all ranks of the communicator to call straitCommSplit"});
     }
     straitComm_t part = nullptr;
     STRAIT_EXPECT_OK(straitCommSplit(comm, 0, rank, &part, nullptr));
     STRAIT_EXPECT_OK(straitCommDestroy(part));
+  });
+}
+
+/// The user knows only the earlier numbers while it is made.
+TEST_F(FlightRecorderTest, ASignalDuringAShrinkNamesRanksByTheirEarlierNumbers) {
+  ask_for_dumps();
+  run_as_threads(3, [&](straitComm_t comm, int rank, int) {
+    if (rank == 0) return;  // is left out
+    Json json = Json::object();
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (rank == 2 && json.value("missing", Json::array()).empty() && std::chrono::steady_clock::now() < deadline) {
+      raise(SIGUSR1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/made"))
+        if (entry.path().extension() == ".json" && read(entry.path()).contains("missing")) json = read(entry.path());
+    }
+    if (rank == 2) {
+      EXPECT_EQ(json.value("call", ""), "straitCommShrink");
+      EXPECT_EQ(json.value("rank", -1), 1);
+      EXPECT_EQ(json.value("missing", Json::array()), Json({2}));
+      EXPECT_EQ(json.value("known_as", Json::array()), Json({1, 2}));
+    }
+    const int left_out = 0;
+    straitComm_t smaller = nullptr;
+    STRAIT_EXPECT_OK(straitCommShrink(comm, &left_out, 1, &smaller, nullptr));
+    STRAIT_EXPECT_OK(straitCommDestroy(smaller));
   });
 }
 

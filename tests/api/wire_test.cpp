@@ -142,12 +142,6 @@ TEST(WireConfiguration, LeavesSmallCallsExact) {
     const ReferenceCall exact{.type = DataType::float32, .inputs = inputs};
     EXPECT_EQ(first_difference(reference_output(exact, 0), output, DataType::float32), "");
     expect_quantized(comm, rank, ranks, WireFormat::int8, 4096);
-    c.collective = Collective::all_gather;  // its larger buffer is long enough
-    c.count = 2048;
-    const std::vector<float> mine = waves(c.count, rank);
-    std::vector<float> all(2 * c.count);
-    STRAIT_EXPECT_OK(straitAllGather(mine.data(), all.data(), c.count, straitFloat32, comm, nullptr));
-    EXPECT_NE(std::vector<float>(all.begin(), all.begin() + 2048), waves(c.count, 0));
     c.wire = WireFormat::int8;
     c.count = 100;
     check_collective(comm, rank, ranks, c);  // asked for by the call's options
@@ -158,6 +152,33 @@ TEST(WireConfiguration, LeavesSmallCallsExact) {
     expect_quantized(comm, rank, ranks, WireFormat::int8, 1000);
   });
   unsetenv("STRAIT_WIRE_BYTES");
+}
+
+/// All-gathers and all-to-alls may carry parameters and checkpoints. They have the communicator's format only if
+/// STRAIT_WIRE_CALLS says so; then their larger buffer counts.
+TEST(WireConfiguration, LeavesCopiesExact) {
+  const auto check = [](bool is_exact) {
+    return [is_exact](straitComm_t comm, int rank, int ranks) {
+      constexpr std::size_t count = 2048;  // 8 KB from each of two ranks
+      const std::vector<float> mine = waves(2 * count, rank);
+      std::vector<float> all(2 * count), exact(2 * count);
+      const auto put = [&](int from, std::size_t at) {
+        std::copy_n(waves(2 * count, from).begin() + static_cast<std::ptrdiff_t>(at), count,
+                    exact.begin() + static_cast<std::ptrdiff_t>(count) * from);
+      };
+      for (int from = 0; from < ranks; ++from) put(from, 0);
+      STRAIT_EXPECT_OK(straitAllGather(mine.data(), all.data(), count, straitFloat32, comm, nullptr));
+      EXPECT_EQ(all == exact, is_exact);
+      for (int from = 0; from < ranks; ++from) put(from, count * static_cast<std::size_t>(rank));
+      STRAIT_EXPECT_OK(straitAllToAll(mine.data(), all.data(), count, straitFloat32, comm, nullptr));
+      EXPECT_EQ(all == exact, is_exact);
+      expect_quantized(comm, rank, ranks, WireFormat::int8, 2 * count);
+    };
+  };
+  run_configured(2, straitWireInt8, check(true));
+  setenv("STRAIT_WIRE_CALLS", "all", 1);
+  run_configured(2, straitWireInt8, check(false));
+  unsetenv("STRAIT_WIRE_CALLS");
 }
 
 /// Each rank decides for itself whether it has a residual. That must not influence whether a call uses the format.

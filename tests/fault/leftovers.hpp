@@ -24,13 +24,13 @@ inline std::set<std::string> visible_remains() {
 }
 
 /// Notes what exists at first, and reports what has been added and does not disappear. Other programs that use Strait
-/// may start meanwhile; their files and sockets disappear by themselves.
+/// may run meanwhile; their files and sockets disappear by themselves, on a busy machine after many seconds.
 class Leftovers {
  public:
   std::string that_stay() const {
     std::set<std::string> remains = visible_remains();
     for (const std::string& old : before_) remains.erase(old);
-    for (int tries = 0; tries < 200 && !remains.empty(); ++tries) {
+    for (int tries = 0; tries < 3000 && !remains.empty(); ++tries) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
       const auto now = visible_remains();
       std::erase_if(remains, [&](const std::string& name) { return !now.contains(name); });

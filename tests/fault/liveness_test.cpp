@@ -35,7 +35,7 @@ TEST(Stopped, ARankIsWaitedForAndTheBitsAreRight) {
 TEST(Stopped, ARankIsNamedWhenTheDeadlinePasses) {
   RankProcesses processes(2, [&](int rank, const straitUniqueId& id, Report& report) {
     straitConfig_t config = test_config();
-    config.timeout_ms = 300;
+    config.timeout_ms = 1000;
     straitComm_t comm = join(id, rank, 2, report, config);
     if (comm == nullptr) return;
     if (rank == 1) raise(SIGSTOP);
@@ -50,7 +50,7 @@ TEST(Stopped, ARankIsNamedWhenTheDeadlinePasses) {
   processes.expect_all_end_well();  // the stopped rank continues and is told of the failure
   for (int rank : {0, 1}) {
     EXPECT_EQ(processes.report(rank).result, straitTimeout);
-    EXPECT_THAT(processes.report(rank).message, HasSubstr("300 ms"));
+    EXPECT_THAT(processes.report(rank).message, HasSubstr("1000 ms"));
     EXPECT_THAT(processes.report(rank).message,
                 HasSubstr("waiting for rank 1 (host " + host_name() + ", pid " + std::to_string(stopped) + ")"));
   }
@@ -112,9 +112,12 @@ void check_abort(straitComm_t comm, int rank, int ranks, std::atomic<std::int64_
   }
   const std::int64_t returned_at_us = now_us();
   EXPECT_TRUE(rank == ranks - 1 ||
-              std::chrono::microseconds(returned_at_us - aborted_at_us.load()) - watch.stalled() < milliseconds(200));
-  while (aborted_at_us.load() == 0) std::this_thread::sleep_for(milliseconds(1));
-  std::this_thread::sleep_for(milliseconds(20));
+              std::chrono::microseconds(returned_at_us - aborted_at_us.load()) - watch.stalled() < seconds(2));
+  straitResult_t error = straitSuccess;  // the abort may come later than the time noted before it
+  for (const auto until = Clock::now() + seconds(10); error == straitSuccess && Clock::now() < until;) {
+    std::this_thread::sleep_for(milliseconds(1));
+    STRAIT_EXPECT_OK(straitCommGetAsyncError(comm, &error));
+  }
   const std::string message = straitGetLastError(comm);
   EXPECT_THAT(message, HasSubstr("aborted by rank 0"));
   expect_sticky(comm, straitAborted, message);

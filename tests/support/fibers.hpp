@@ -12,18 +12,13 @@
 #include <thread>
 #include <vector>
 
-#if defined(__has_feature)
-#define STRAIT_HAS_FEATURE(name) __has_feature(name)
-#else
-#define STRAIT_HAS_FEATURE(name) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || STRAIT_HAS_FEATURE(address_sanitizer)
+#include "support/sanitizers.hpp"
+
+#if defined(STRAIT_UNDER_ADDRESS_SANITIZER)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
-#define STRAIT_ASAN_FIBERS
-#elif defined(__SANITIZE_THREAD__) || STRAIT_HAS_FEATURE(thread_sanitizer)
+#elif defined(STRAIT_UNDER_THREAD_SANITIZER)
 #include <sanitizer/tsan_interface.h>
-#define STRAIT_TSAN_FIBERS
 #endif
 
 namespace strait::testing {
@@ -89,20 +84,20 @@ class Fibers {
       fiber.stack = fiber.context.uc_stack.ss_sp = static_cast<std::byte*>(stacks_) + i * stack_bytes;
       fiber.stack_bytes = fiber.context.uc_stack.ss_size = stack_bytes;
       makecontext(&fiber.context, &Fibers::enter, 0);
-#ifdef STRAIT_TSAN_FIBERS
+#ifdef STRAIT_UNDER_THREAD_SANITIZER
       fiber.sanitizer = __tsan_create_fiber(0);
 #endif
       runnable_.push_back(i);
     }
-#ifdef STRAIT_TSAN_FIBERS
+#ifdef STRAIT_UNDER_THREAD_SANITIZER
     fibers_[caller_].sanitizer = __tsan_get_current_fiber();
 #endif
   }
   ~Fibers() {
-#ifdef STRAIT_TSAN_FIBERS
+#ifdef STRAIT_UNDER_THREAD_SANITIZER
     for (std::uint32_t i = 0; i < caller_; ++i) __tsan_destroy_fiber(fibers_[i].sanitizer);
 #endif
-#ifdef STRAIT_ASAN_FIBERS
+#ifdef STRAIT_UNDER_ADDRESS_SANITIZER
     ASAN_UNPOISON_MEMORY_REGION(stacks_, caller_ * stack_bytes);  // later mappings here are no stacks
 #endif
     munmap(stacks_, caller_ * stack_bytes);
@@ -151,9 +146,9 @@ class Fibers {
     void** const kept = for_good ? nullptr : &from.sanitizer;
     running_ = other;
     if (other != caller_) resumed_(other);
-#ifdef STRAIT_ASAN_FIBERS
+#ifdef STRAIT_UNDER_ADDRESS_SANITIZER
     __sanitizer_start_switch_fiber(kept, to.stack, to.stack_bytes);
-#elif defined(STRAIT_TSAN_FIBERS)
+#elif defined(STRAIT_UNDER_THREAD_SANITIZER)
     __tsan_switch_to_fiber(to.sanitizer, 0);
 #endif
     swapcontext(&from.context, &to.context);
@@ -161,7 +156,7 @@ class Fibers {
   }
   /// Called on the stack of the fiber that continues, after a switch.
   void arrived([[maybe_unused]] void* kept) {
-#ifdef STRAIT_ASAN_FIBERS
+#ifdef STRAIT_UNDER_ADDRESS_SANITIZER
     Fiber& caller = fibers_[caller_];
     const bool from_caller = caller.stack == nullptr;
     __sanitizer_finish_switch_fiber(kept, from_caller ? &caller.stack : nullptr,

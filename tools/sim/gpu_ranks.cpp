@@ -20,8 +20,6 @@ using Among = IslandStep::Among;
 /// The plans that kernels of GPU ranks can carry out; `staged` is `two_hop` with overlapping hops.
 constexpr std::array<std::string_view, 5> kernel_plans{"one_hop", "two_hop", "staged", "direct", "barrier"};
 constexpr double bytes_per_us = 1e3;  // at 1 GB/s
-constexpr std::string_view several_hosts_text =
-    "; GPU ranks of several hosts are not predicted, so this is what would be possible, not what they run";
 
 Call call_of(const Operation& operation) {
   Call call;
@@ -340,7 +338,7 @@ Result<Prediction> predict_ranks(const Machine& machine, const Operation& operat
     if (machine.arena) choose_executor(machine, operation, prediction);
     prediction.why = why_chosen(staged, exact, prediction.plans, false) + sums_text(machine, operation) +
                      two_hops_text(machine, operation);
-    if (machine.gpus && !machine.arena) prediction.why += several_hosts_text;
+    if (machine.gpus && !machine.arena) prediction.why += "; " + std::string(several_hosts_text);
     for (PredictedPlan& plan : prediction.plans)
       if (machine.staged) {
         STRAIT_ASSIGN(plan.plan, build_plan(staged, exact, plan));

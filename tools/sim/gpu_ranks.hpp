@@ -1,10 +1,16 @@
 #pragma once
 
+#include <string_view>
+
 #include "select/predict.hpp"
 
 /// Predicts what ranks would run on a machine, and for how long. This is the plan that predict() finds fastest, except
 /// that for GPU ranks of one host only what these ranks really do is considered (docs/gpus.md).
 namespace strait::sim {
+
+/// What to tell users of a prediction for GPU ranks of several hosts.
+inline constexpr std::string_view several_hosts_text =
+    "GPU ranks of several hosts are not predicted, so this is what would be possible, not what they run";
 
 /// Like predict(), with these differences for GPU ranks of one host:
 /// - The choice is the fastest of the plans that kernels carry out.

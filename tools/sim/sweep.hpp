@@ -39,6 +39,7 @@ struct Sweep {
   OperationOptions operation;
   std::vector<Curve> by_size;   ///< all sizes on the largest number of ranks
   std::vector<Curve> by_ranks;  ///< all numbers of ranks, at the largest size
+  bool spans_hosts = false;     ///< the ranks are GPUs of several hosts
 };
 
 /// Returns how a curve of this algorithm is labelled: its name and, for a ring through host memory, a note that NCCL

@@ -6,6 +6,7 @@
 #include "base/json_text.hpp"
 #include "perf/axis.hpp"
 #include "perf/provenance.hpp"
+#include "sim/gpu_ranks.hpp"
 #include "sim/sweep.hpp"
 
 namespace strait::sim {
@@ -63,6 +64,7 @@ std::string to_text(const Sweep& sweep) {
   std::string text = "# PREDICTION by Strait's clock: nothing here was measured\n";
   text += fmt::format("# machine: {}\n# {}, {}, {}; bandwidths in GB/s\n", sweep.machine,
                       name(sweep.operation.collective), name(sweep.operation.type), op_text(sweep.operation));
+  if (sweep.spans_hosts) text += fmt::format("# {}\n", several_hosts_text);
   text += "#\n# against size\n" + rows(sweep.by_size, false);
   return text + "#\n# against ranks\n" + rows(sweep.by_ranks, true);
 }

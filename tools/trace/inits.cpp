@@ -36,12 +36,14 @@ std::string missing_ranks(const std::vector<RankInInit>& inits) {
     text += fmt::format("Behind: rank {} had not joined at {} when {} was asked\n", list(informed->missing),
                         informed->root, name_of(*informed));
   std::set<int> without_file;
-  for (int rank = 0; rank < inits.front().ranks; ++rank) without_file.insert(rank);
+  const RankInInit& first = inits.front();
+  for (int rank = 0; rank < first.ranks && first.known_as.empty(); ++rank) without_file.insert(rank);
+  without_file.insert(first.known_as.begin(), first.known_as.end());
   for (const RankInInit& init : inits) without_file.erase(init.rank);
   // Ranks that have a communicator already may well have written a file: that one's.
-  if (!without_file.empty() && waits_for_calls(inits.front()))
+  if (!without_file.empty() && waits_for_calls(first))
     text += fmt::format("Behind: rank {}, which has not called {}, or is done with it, or wrote no file\n",
-                        list(without_file), inits.front().call);
+                        list(without_file), first.call);
   else if (!without_file.empty())
     text += fmt::format(
         "No file of rank {}: it has not begun, or is done, or did not get SIGUSR1, or has no "
@@ -77,6 +79,7 @@ RankInInit read_init(const nlohmann::json& json) {
   init.call = printable_text(json.at("call"));
   init.rank = json.at("rank");
   init.ranks = std::min(json.at("ranks").get<int>(), most_ranks_listed);
+  init.known_as = json.value("known_as", std::vector<int>());  // earlier versions wrote none
   init.process = fmt::format("host {}, pid {}", printable_text(json.at("host")), json.at("pid").get<std::int64_t>());
   init.root = printable_text(json.at("root"));
   init.awaits = printable_text(json.at("awaits"));

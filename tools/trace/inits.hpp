@@ -10,9 +10,11 @@
 namespace strait::trace {
 
 struct RankInInit {
-  std::string call;            ///< "straitCommInitEnv"
-  int rank = -1;               ///< -1: the rank did not know it yet
-  int ranks = 0;               ///< 0: likewise
+  std::string call;  ///< "straitCommInitEnv"
+  int rank = -1;     ///< -1: the rank did not know it yet
+  int ranks = 0;     ///< 0: likewise
+  /// In a shrink the numbers of the ranks that take part, which are those of the earlier communicator; otherwise empty.
+  std::vector<int> known_as{};
   std::string process;         ///< "host n7, pid 4711"
   std::string root;            ///< where the ranks join; "": the rank did not know it yet
   std::string awaits;          ///< what it waited for

@@ -109,7 +109,7 @@ class MeshBuilder {
       const int to = (channel_.rank() + distance) % channel_.ranks();
       if (!calls(channel_.rank(), to, channel_.ranks())) continue;
       STRAIT_ASSIGN(const Invitation invitation, decode(table[static_cast<std::size_t>(to)]));
-      auto connection = connect_with_key(invitation.address, channel_.key(), Purpose::data, false, wait);
+      auto connection = connect_with_key(invitation.address, channel_.key(), Purpose::data, {}, wait);
       if (!connection)
         return fail(connection.error().code, channel_.self().describe() + " cannot reach " + name(to) +
                                                  " for data: " + connection.error().message);

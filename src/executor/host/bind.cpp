@@ -69,7 +69,7 @@ Result<HostProgram::BoundStep> HostProgram::bind_step(const RankPlan& plan, cons
   bound.receives_in_place = bound.copies && bound.sources.front().kind == Operand::Kind::receive &&
                             bound.sources.front().receive->receives_anywhere() && bound.destinations.size() == 1 &&
                             bound.destinations.front().kind == Operand::Kind::local;
-  if (has_messages()) {
+  if (has_messages() && !step.sources.empty()) {  // a step may also consist of signals alone
     const Operand& named = step.sources.front();
     bound.signature =
         (named.buffer == Buffer::input ? options_.input_messages : options_.output_messages)[named.chunk].signature;

@@ -17,7 +17,7 @@ using Milliseconds = std::chrono::milliseconds;
 struct Door {
   explicit Door(Doorman::Limits limits = {}) : Door(*listen_at(address_of("127.0.0.1")), limits) {}
 
-  Socket knock() const { return *connect_to(address, within_ms(5000), false); }
+  Socket knock() const { return *connect_to(address, within_ms(5000)); }
   std::size_t admit(std::int64_t within_ms) {
     std::vector<pollfd> fds;
     doorman.watch(fds);
@@ -151,7 +151,7 @@ TEST(Doorman, AFloodOfStrangersKeepsNobodyOut) {
   constexpr int members = 100;
   std::jthread caller([&] {
     for (int i = 0; i < members; ++i) {
-      auto connection = connect_with_key(door.address, door.key, Purpose::data, false, within_ms(30'000));
+      auto connection = connect_with_key(door.address, door.key, Purpose::data, {}, within_ms(30'000));
       ASSERT_TRUE(connection) << i << ": " << connection.error().message;
       std::this_thread::sleep_for(Milliseconds(10));
     }

@@ -1,4 +1,5 @@
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <fstream>
 
@@ -15,7 +16,7 @@ using Milliseconds = std::chrono::milliseconds;
 
 /// A plain TCP client, as a stranger would have.
 Socket knock(const UniqueId& id, std::string_view greeting = "") {
-  auto socket = connect_to(id.root, within_ms(5000), false);
+  auto socket = connect_to(id.root, within_ms(5000));
   EXPECT_TRUE(socket) << socket.error().message;
   if (!greeting.empty()) ::send(socket->get(), greeting.data(), greeting.size(), MSG_NOSIGNAL);
   return std::move(*socket);
@@ -55,7 +56,7 @@ void wait_for_drops(const UniqueId& id, std::int64_t at_least) {
 }
 
 TEST(Strangers, AreDroppedAndCountedAndDelayNobody) {
-  UniqueId id = make_id(with_handshake_ms(300));
+  UniqueId id = make_id(with_handshake_ms(1500));  // the four ranks must not be late
   Bytes huge;
   append_frame(huge, FrameType::hello, Bytes(stranger_payload_bytes + 1));
   Bytes early_join;
@@ -68,20 +69,20 @@ TEST(Strangers, AreDroppedAndCountedAndDelayNobody) {
   std::vector<Socket> silent;
   for (int i = 0; i < 100; ++i) silent.push_back(knock(id));
   silent.push_back(knock(id, "ST"));  // the magic, and then nothing
-  for (const Socket& socket : talkers) EXPECT_TRUE(is_dropped(socket, 2000));
+  for (const Socket& socket : talkers) EXPECT_TRUE(is_dropped(socket, 5000));
 
   const Stopwatch watch;
   std::vector<JoinOptions> options;
   for (int rank = 0; rank < 3; ++rank) options.push_back(options_of(rank, 4));
   std::thread late([&] {
-    for (const Socket& socket : silent) EXPECT_TRUE(is_dropped(socket, 2000));
+    for (const Socket& socket : silent) EXPECT_TRUE(is_dropped(socket, 5000));
     wait_for_drops(id, 105);
     EXPECT_TRUE(join(id, options_of(3, 4)));
   });
   auto results = join_all(id, options);
   late.join();
   for (const Joined& result : results) EXPECT_TRUE(result) << result.error().message;
-  EXPECT_LT(watch.elapsed(), Milliseconds(1900));
+  EXPECT_LT(watch.elapsed(), Milliseconds(10'000)) << "one silent stranger after the other would take minutes";
 }
 
 TEST(Strangers, AFullHouseDropsTheOldest) {
@@ -91,7 +92,7 @@ TEST(Strangers, AFullHouseDropsTheOldest) {
   std::vector<Socket> silent;
   for (int i = 0; i < 20; ++i) silent.push_back(knock(id));
   EXPECT_TRUE(join(id, options_of(0, 1)));
-  EXPECT_TRUE(is_dropped(silent.front(), 1000));
+  EXPECT_TRUE(is_dropped(silent.front(), 5000));
 }
 
 /// Passes on what goes between a rank and the root until one of them ends; but of a rank whose proof is late, only what
@@ -115,7 +116,7 @@ void pass_on(const Socket& rank, const Socket& root, bool is_late) {
 
 /// As on a machine that stands still: the root took the rank for a stranger, and told nobody of it.
 TEST(Strangers, ARankWhoseProofWasLateKnocksAgain) {
-  const UniqueId id = make_id(with_handshake_ms(200));
+  const UniqueId id = make_id(with_handshake_ms(1000));
   auto listener = listen_at(address_of("127.0.0.1"));
   ASSERT_TRUE(listener);
   UniqueId by_way = id;
@@ -153,7 +154,7 @@ TEST(Keys, AWrongKeyIsCountedWhereItsRankIsMissing) {
   UniqueId wrong = id;
   wrong.key[31] ^= std::byte{1};
   std::jthread stranger([&] { EXPECT_FALSE(join(wrong, options_of(1, 2))); });
-  EXPECT_THAT(join(id, options_of(0, 2, 500)),
+  EXPECT_THAT(join(id, options_of(0, 2, 2000)),
               FailsWith(Code::timeout, AllOf(HasSubstr("by the deadline: 1"),
                                              HasSubstr("1 connection did not know this job's key (the last one from"),
                                              HasSubstr("STRAIT_KEY"))));
@@ -217,7 +218,7 @@ TEST(Roots, AbortEndsJoining) {
   });
   const Stopwatch watch;
   EXPECT_THAT(join(id, options), FailsWith(Code::aborted, HasSubstr("aborted")));
-  EXPECT_LT(watch.elapsed(), Milliseconds(1000));
+  EXPECT_LT(watch.elapsed(), Milliseconds(5000));
   aborter.join();
 }
 
@@ -242,14 +243,14 @@ TEST(Interfaces, OneThatDoesNotExistIsAnErrorThatListsThoseThatDo) {
               FailsWith(Code::invalid_argument,
                         AllOf(HasSubstr("STRAIT_SOCKET_IFNAME=\"nosuch\""), HasSubstr("lo (127.0.0.1)"))));
   UniqueId id = make_id();
-  auto results = join_all(id, {options_of(0, 2, 2000, {{"STRAIT_SOCKET_IFNAME", "nosuch"}}), options_of(1, 2, 400)});
+  auto results = join_all(id, {options_of(0, 2, 2000, {{"STRAIT_SOCKET_IFNAME", "nosuch"}}), options_of(1, 2, 2000)});
   for (const Joined& joined : results)
     EXPECT_THAT(joined, FailsWith(Code::invalid_argument, AllOf(HasSubstr("rank 0 cannot join"), HasSubstr("nosuch"))));
 }
 
 TEST(Ranks, MissingOnesAreNamedOnAllThatCame) {
   UniqueId id = make_id();
-  auto results = join_all(id, {options_of(0, 8, 300), options_of(3, 8, 300), options_of(7, 8, 300)});
+  auto results = join_all(id, {options_of(0, 8, 2000), options_of(3, 8, 2000), options_of(7, 8, 2000)});
   for (const Joined& result : results)
     EXPECT_THAT(result,
                 FailsWith(Code::timeout, AllOf(HasSubstr("of 8 ranks"), HasSubstr("deadline: 1, 2, 4-6."),
@@ -264,7 +265,7 @@ TEST(Ranks, MissingOnesAreNamedBeforeTheFirstGivesUp) {
     while (report_of_root(id.root)->joined == 0) std::this_thread::yield();
     EXPECT_THAT(join(id, options_of(1, 3)), of_missing);
   });
-  EXPECT_THAT(join(id, options_of(0, 3, 500)), of_missing);
+  EXPECT_THAT(join(id, options_of(0, 3, 2000)), of_missing);
 }
 
 TEST(Ranks, WhereNoneCameInTimeNoneAreCounted) {

@@ -6,6 +6,7 @@
 #include "bootstrap/local_meeting.hpp"
 #include "ranks.hpp"
 #include "support/another_user.hpp"
+#include "support/free_port.hpp"
 #include "support/stopwatch.hpp"
 
 namespace strait::testing {
@@ -209,17 +210,13 @@ void join_as(int ranks, const std::function<Variables(int)>& variables) {
   });
 }
 
-std::string unused_port() {
-  auto listener = listen_at(address_of("127.0.0.1"));
-  return std::to_string(listener->local_address()->port);
-}
-
 TEST(JoinLaunched, Alone) {
   join_as(1, [](int) { return Variables{}; });
 }
 
 TEST(JoinLaunched, OnOneHostOverAUnixSocket) {
-  std::string job = unused_port();  // any text that no other test uses now
+  const FreePort port;
+  const std::string job = port.text();  // any text that no other test uses now
   join_as(5, [&](int rank) {
     return with(open_mpi, {{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
                            {"OMPI_COMM_WORLD_SIZE", "5"},
@@ -229,7 +226,8 @@ TEST(JoinLaunched, OnOneHostOverAUnixSocket) {
 }
 
 TEST(JoinLaunched, AtAnAddress) {
-  std::string root = "127.0.0.1:" + unused_port();
+  const FreePort port;
+  const std::string root = "127.0.0.1:" + port.text();
   join_as(4, [&](int rank) {
     return Variables{
         {"STRAIT_RANK", std::to_string(rank)}, {"STRAIT_RANKS", "4"}, {"STRAIT_ROOT", root}, {"STRAIT_KEY", secret}};
@@ -275,7 +273,8 @@ void join_after_a_failure(const std::function<Variables(int rank, int ranks)>& v
 }
 
 TEST(JoinLaunched, AgainAtAnAddressAfterAFailure) {
-  const std::string root = "127.0.0.1:" + unused_port();
+  const FreePort port;
+  const std::string root = "127.0.0.1:" + port.text();
   join_after_a_failure([&](int rank, int ranks) {
     return Variables{{"STRAIT_RANK", std::to_string(rank)},
                      {"STRAIT_RANKS", std::to_string(ranks)},
@@ -285,7 +284,8 @@ TEST(JoinLaunched, AgainAtAnAddressAfterAFailure) {
 }
 
 TEST(JoinLaunched, AgainOnOneHostAfterAFailure) {
-  const std::string job = unused_port();
+  const FreePort port;
+  const std::string job = port.text();
   join_after_a_failure([&](int rank, int ranks) {
     return with(open_mpi, {{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
                            {"OMPI_COMM_WORLD_SIZE", std::to_string(ranks)},
@@ -296,14 +296,13 @@ TEST(JoinLaunched, AgainOnOneHostAfterAFailure) {
 
 /// What listens for the others has not heard yet that this rank has failed by itself.
 TEST(JoinLaunched, AgainAtOnceAfterAFailureOfItsOwn) {
-  const Variables variables = {{"STRAIT_RANK", "0"},
-                               {"STRAIT_RANKS", "2"},
-                               {"STRAIT_ROOT", "127.0.0.1:" + unused_port()},
-                               {"STRAIT_KEY", secret}};
+  const FreePort port;
+  const Variables variables = {
+      {"STRAIT_RANK", "0"}, {"STRAIT_RANKS", "2"}, {"STRAIT_ROOT", "127.0.0.1:" + port.text()}, {"STRAIT_KEY", secret}};
   for (int i = 0; i < 5; ++i) {
     EXPECT_THAT(join_with(with(variables, {{"STRAIT_SOCKET_IFNAME", "nosuch"}})),
                 FailsWith(Code::invalid_argument, HasSubstr("nosuch")));
-    EXPECT_THAT(join_with(variables, 300), FailsWith(Code::timeout, HasSubstr("by the deadline: 1")));
+    EXPECT_THAT(join_with(variables, 1000), FailsWith(Code::timeout, HasSubstr("by the deadline: 1")));
   }
 }
 
@@ -356,7 +355,8 @@ TEST(AtTheUnixSocket, AnotherUserHoldsNobodyUp) {
 TEST(AtTheUnixSocket, AnotherUserIsSaidToHoldItAtOnce) {
   const AnotherUser other;
   if (!other) GTEST_SKIP() << "needs privileges";
-  const std::string job = unused_port();
+  const FreePort port;
+  const std::string job = port.text();
   sockaddr_un address{};
   socklen_t size = sizeof(address);
   {

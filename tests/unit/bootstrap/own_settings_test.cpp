@@ -1,8 +1,10 @@
 // Ranks whose own environment is wrong.
 #include <chrono>
+#include <list>
 
 #include "bootstrap/launch.hpp"
 #include "ranks.hpp"
+#include "support/free_port.hpp"
 #include "support/stopwatch.hpp"
 
 namespace strait::testing {
@@ -13,14 +15,14 @@ using ::testing::HasSubstr;
 
 /// One of two ranks that meet at a free port of this host, or at a unix socket of their own.
 LaunchInfo launched(Meeting meeting, int rank) {
+  static std::list<FreePort> ports;
+  const FreePort& port = ports.emplace_back();
   LaunchInfo info;
   info.rank = rank;
   info.ranks = 2;
   info.meeting = meeting;
-  const auto listener = listen_at(address_of("127.0.0.1"));
-  const auto port = listener->local_address()->port;
-  info.root = {"127.0.0.1", port};
-  info.job = "own settings " + std::to_string(port);
+  info.root = {"127.0.0.1", port.number()};
+  info.job = "own settings " + port.text();
   return info;
 }
 
@@ -47,6 +49,18 @@ TEST(OwnSettings, AWrongValueOnAllRanksIsNamedOnAll) {
                   FailsWith(Code::invalid_argument, AllOf(HasSubstr("rank " + std::to_string(rank) + " cannot join"),
                                                           HasSubstr("STRAIT_MAX_SMS"))));
     });
+  }
+}
+
+/// What only layers above can judge is told just as soon.
+TEST(OwnSettings, WhatTheCallerHasFoundWrongIsToldAtOnce) {
+  for (const Meeting meeting : {Meeting::address, Meeting::local}) {
+    JoinOptions options = options_of(1, 2);
+    options.own_settings = fail(Code::invalid_usage, "that names no algorithm");
+    const Stopwatch watch;
+    EXPECT_THAT(join_launched(launched(meeting, 1), options),
+                FailsWith(Code::invalid_usage, AllOf(HasSubstr("rank 1 cannot join"), HasSubstr("no algorithm"))));
+    EXPECT_LT(watch.elapsed(), std::chrono::seconds(3));
   }
 }
 

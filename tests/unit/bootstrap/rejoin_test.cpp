@@ -100,7 +100,7 @@ TEST(Rejoin, MayBeTriedAgainWithFewer) {
   const auto channels = join_ranks(4);
   const std::vector<int> hoped{0, 1, 2, 3}, remaining{0, 1, 2};
   for (const Joined& joined : rejoin_on(
-           channels, remaining, [&](int) { return hoped; }, 500))
+           channels, remaining, [&](int) { return hoped; }, 2000))
     EXPECT_THAT(joined,
                 FailsWith(Code::timeout, AllOf(HasSubstr("ranks 0-3 cannot go on"),
                                                HasSubstr("by the deadline: rank 3 " + describe_own_process()))));
@@ -115,7 +115,7 @@ TEST(Rejoin, WhoDoesNotComeIsNamedByItsEarlierNumber) {
            [](int) {
              return std::vector{0, 2, 3};
            },
-           300))
+           2000))
     EXPECT_THAT(joined,
                 FailsWith(Code::timeout,
                           AllOf(HasSubstr("did not join by the deadline: rank 2 " + describe_own_process() + "."),
@@ -135,8 +135,18 @@ TEST(Rejoin, NamesWhoHasToBegin) {
            300))
     EXPECT_THAT(joined,
                 FailsWith(Code::timeout, AllOf(HasSubstr("which " + channels[0]->self().describe() + " has to begin"),
-                                               HasSubstr("must call straitCommShrink"))));
+                                               HasSubstr("must call straitCommShrink"), Not(HasSubstr("(rank 0)")))));
   EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
+}
+
+/// Its process is stopped: it has made the call, and so the others are not told that all must.
+TEST(Rejoin, SaysThatTheOneThatHasBegunDoesNotAnswer) {
+  const auto channels = join_ranks(2);
+  const auto listener = listen_on(channels[0]->rejoin_socket());
+  ASSERT_TRUE(listener);
+  EXPECT_THAT(rejoin(*channels[1], {0, 1}, options_within_ms(300)),
+              FailsWith(Code::timeout, AllOf(HasSubstr("did not answer by the deadline"),
+                                             Not(HasSubstr("must call straitCommShrink")))));
 }
 
 /// Not for a rank fewer: by mistake.
@@ -170,15 +180,19 @@ TEST(Rejoin, MayBeTriedAgainWithAll) {
   const auto channels = join_ranks(3);
   const std::vector<int> all{0, 1, 2};
   for (const Joined& joined : rejoin_on(
-           channels, {0, 1}, [&](int) { return all; }, 300))
+           channels, {0, 1}, [&](int) { return all; }, 2000))
     EXPECT_THAT(joined, FailsWith(Code::timeout, HasSubstr("by the deadline: rank 2 (host")));
   std::vector<Joined> joined(3);
+  std::atomic<bool> has_been_told{false};
   on_ranks(3, [&](int rank) {
     const auto place = static_cast<std::size_t>(rank);
-    if (rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    // Rank 0's next attempt ends what is left of the first one, which ends by itself after a second.
+    for (const auto until = Deadline::after_ms(5000); rank == 0 && !has_been_told && !until.expired();)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (rank == 2) {  // has not been told yet
       EXPECT_THAT(rejoin(*channels[place], all, options_within_ms(20'000)),
                   FailsWith(Code::timeout, HasSubstr(": rank 2 (host")));
+      has_been_told = true;
     }
     joined[place] = rejoin(*channels[place], all, options_within_ms(20'000));
   });
@@ -207,7 +221,7 @@ TEST(Rejoin, TellsWhoWaitsForAnotherListWhatItIs) {
     EXPECT_THAT(rejoin(*channels[0], {0, 1, 2}, options_within_ms(20'000)),
                 FailsWith(Code::mismatch, HasSubstr("0-2")));
   });
-  EXPECT_THAT(rejoin(*channels[1], {0, 1}, options_within_ms(400)),
+  EXPECT_THAT(rejoin(*channels[1], {0, 1}, options_within_ms(2000)),
               FailsWith(Code::timeout, AllOf(HasSubstr("The last answer was: the list of ranks that go on is \"0, 1\""),
                                              HasSubstr("\"0-2\" on the one that it joins"))));
 }
@@ -234,7 +248,7 @@ TEST(Rejoin, ADeathOnTheWayIsTold) {
   const Stopwatch since_death;
   dies = true;
   first.join();
-  EXPECT_LT(since_death.elapsed(), std::chrono::seconds(1));
+  EXPECT_LT(since_death.elapsed(), std::chrono::seconds(5)) << "not only at the deadline";
   EXPECT_THAT(rejoin(*channels[1], all, options_within_ms(20'000)), went_away);
   expect_together(rejoin_all(channels, {0, 1}), {0, 1});
 }
@@ -268,7 +282,7 @@ TEST(Rejoin, OpensNoPortBefore) {
   for (const auto& channel : channels) {
     EXPECT_NE(channel->self().rejoin_address.port, 0);
     EXPECT_EQ(channel->self().rejoin_address, *channel->rejoin_socket().local_address());
-    EXPECT_THAT(connect_to(channel->self().rejoin_address, within_ms(1000), false),
+    EXPECT_THAT(connect_to(channel->self().rejoin_address, within_ms(1000)),
                 FailsWith(Code::remote_error, HasSubstr("Connection refused")));
     EXPECT_THAT(listen_at(channel->self().rejoin_address),
                 FailsWith(Code::system_error, HasSubstr("Address already in use")));

@@ -42,7 +42,7 @@ TEST(Sockets, DoNotConnectToThemselves) {
   const SocketAddress address = free_port(range);
   ASSERT_NE(address.port, 0);
   for (int i = 0; i <= range.last - range.first; ++i)
-    ASSERT_FALSE(connect_to(address, within_ms(5000), false)) << "nobody listens, after " << i;
+    ASSERT_FALSE(connect_to(address, within_ms(5000))) << "nobody listens, after " << i;
   EXPECT_TRUE(listen_at(address)) << "nothing of it stays";
 }
 
@@ -58,7 +58,7 @@ TEST(Sockets, EndWhenTheOtherHostHasVanishedForAMinute) {
   for (const char* const at : {"127.0.0.2", "127.0.0.1"}) {
     const auto listener = listen_at(address_of(at));
     ASSERT_TRUE(listener);
-    const auto caller = connect_to(*listener->local_address(), within_ms(5000), false);
+    const auto caller = connect_to(*listener->local_address(), within_ms(5000));
     ASSERT_TRUE(caller);
     const auto accepted = accept_one(*listener);
     ASSERT_TRUE(accepted && *accepted);

@@ -279,10 +279,10 @@ TEST(DeviceRankAbort, EndsAnInitWhoseGpusAreBeingOpened) {
   const Stopwatch watch;
   STRAIT_EXPECT_OK(straitCommAbort(comms[0]));
   ranks[0].join();
-  EXPECT_LT(watch.elapsed(), std::chrono::seconds(1));
+  EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
   fake_gpu.late_rank = -1;
   ranks[1].join();
-  EXPECT_LT(watch.elapsed(), std::chrono::seconds(2));
+  EXPECT_LT(watch.elapsed(), std::chrono::seconds(10));
   for (straitComm_t comm : comms) STRAIT_EXPECT_OK(straitCommDestroy(comm));
   fake_gpu.agrees = false;
 }

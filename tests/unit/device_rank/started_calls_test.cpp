@@ -101,7 +101,7 @@ class StartedCallsTest : public ::testing::Test {
       EXPECT_THAT(straitGetLastError(comms_[rank]),
                   AllOf(HasSubstr(first), HasSubstr(second), HasSubstr("rank 0 (host "), HasSubstr("rank 1 (host ")));
     }
-    EXPECT_LT(watch.elapsed(), std::chrono::seconds(1));
+    EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
   }
   /// Waits long enough for each rank to look at the other many times, and expects no error.
   void expect_no_error() const {
@@ -225,7 +225,7 @@ TEST_F(StartedCallsTest, WaitsForARankThatHasLeftAreAnError) {
   EXPECT_THAT(straitGetLastError(comms_[0]),
               AllOf(HasSubstr("a kernel on rank 0 (host "), HasSubstr("needs rank 1 (host "),
                     HasSubstr("which has destroyed its communicator. Let it make the same calls")));
-  EXPECT_LT(watch.elapsed(), std::chrono::seconds(1));
+  EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
 }
 
 /// A rank's data from before it left counts, and the report of a wait that has ended may arrive late.

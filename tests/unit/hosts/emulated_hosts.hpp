@@ -120,10 +120,19 @@ class EmulatedHosts {
         rank.proxy.reset();
       });
   }
-  /// Ends everything that a rank waits for.
+  /// Ends everything that a rank waits for. All its communicators fail with one error, as those of a HostsRank do: that
+  /// of the first that has failed, so that other ranks hear it whichever they ask first.
   static void fail(Rank& rank) {
+    Error error{Code::aborted, "no communicator of the rank had failed"};
+    for (const Comm* comm : rank.parts())
+      if (const Status failed = comm->sticky(); !failed) {
+        error = failed.error();
+        break;
+      }
+    fail(rank, error);
+  }
+  static void fail(Rank& rank, const Error& error) {
     std::atomic_ref(rank.mailbox.abort) = 1;
-    const Error error{Code::aborted, "failed elsewhere"};
     for (Comm* comm : rank.parts()) comm->fail_in(error);
   }
 
@@ -185,10 +194,7 @@ class EmulatedHosts {
       std::atomic_ref(rank.mailbox.abort) = 1;  // as a rank's attendant does; otherwise its kernel would wait forever
       return true;
     };
-    setup.fail = [&rank](const Error& error) {
-      rank.all.front()->fail_in(error);
-      EmulatedHosts::fail(rank);  // otherwise its kernel would wait forever
-    };
+    setup.fail = [&rank](const Error& error) { fail(rank, error); };
     rank.proxy = std::make_unique<NetworkProxy>(std::move(setup));
     const Status started = rank.proxy->start();
     ASSERT_TRUE(started) << started.error().message;

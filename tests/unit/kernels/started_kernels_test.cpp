@@ -156,7 +156,7 @@ TEST_P(Started, WhatWaitsHasNotEnded) {
     constexpr std::uint32_t rank = 1;
     std::jthread launcher([&] {
       for (DeviceLaunch launch : launches(rank, hash)) {
-        std::visit([&](auto& argument) { argument.ring.timeout_ns = 300'000'000; }, launch.argument);
+        std::visit([&](auto& argument) { argument.ring.timeout_ns = 3'000'000'000; }, launch.argument);
         run(rank, launch, in_graph);
       }
     });

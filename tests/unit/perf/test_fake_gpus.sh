@@ -93,9 +93,13 @@ grep -q "Measure them with -g 1" "$folder/err" || fail "--floors of host ranks i
 
 # Calls that would take too long are fewer, on all ranks alike; at least one.
 calls_of() { python3 -c 'import json, sys; print(*(row["out_of_place"]["calls"] for row in json.load(open(sys.argv[1]))["results"]))' "$folder/json"; }
-run all-reduce -t 2 -b 8 -e 32M -f 4194304 -n 3000 -w 0 --budget-ms 50 --json "$folder/json" || fail "--budget-ms failed"
-read -r of_short of_long <<<"$(calls_of)"
-[[ "$of_short" -gt "$of_long" && "$of_long" -ge 1 && "$of_long" -lt 3000 ]] || fail "--budget-ms 50: $of_short and $of_long calls"
+fewer_of_long() { [[ "$of_short" -gt "$of_long" && "$of_long" -ge 1 && "$of_long" -lt 3000 ]]; }
+for _ in 1 2 3; do  # on a busy machine a first short call may take as long as a long one
+  run all-reduce -t 2 -b 8 -e 32M -f 4194304 -n 3000 -w 0 --budget-ms 50 --json "$folder/json" || fail "--budget-ms failed"
+  read -r of_short of_long <<<"$(calls_of)"
+  if fewer_of_long; then break; fi
+done
+fewer_of_long || fail "--budget-ms 50: $of_short and $of_long calls"
 grep -q "^# Fewer iterations of a size, place and library that would take longer than 50 ms$" "$folder/out" || fail "--budget-ms is not in the header"
 run all-reduce -t 2 -g 1 -b 8 -e 8 -n 3 -G 7 --budget-ms 0.0001 --json "$folder/json" || fail "--budget-ms of graphs failed"
 [[ "$(calls_of)" == 3 ]] || fail "--budget-ms of graphs: $(calls_of) calls"

@@ -71,13 +71,13 @@ Verdict silence(UniqueFd&) { return Verdict::silent; }
 TEST(StrangersAtASocket, AreDroppedWhenTheyAreSilentForTooLong) {
   const std::string name = unique_name("silent");
   const UniqueFd listener = listen_at(name);
-  Strangers strangers({100, 10, 8});
+  Strangers strangers({1000, 100, 8});
   const UniqueFd silent = knock(name);
   ASSERT_TRUE(strangers.accept_from(listener.get()));
   strangers.look_at_all(silence);
   EXPECT_EQ(strangers.dropped(), 0);
   EXPECT_FALSE(is_hung_up(silent));
-  std::this_thread::sleep_for(std::chrono::milliseconds(110));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   strangers.look_at_all(silence);
   EXPECT_EQ(strangers.dropped(), 1);
   EXPECT_TRUE(is_hung_up(silent));
@@ -86,7 +86,7 @@ TEST(StrangersAtASocket, AreDroppedWhenTheyAreSilentForTooLong) {
 TEST(StrangersAtASocket, MakeRoomOnceTheyHaveHadTheirTime) {
   const std::string name = unique_name("room");
   const UniqueFd listener = listen_at(name);
-  Strangers strangers({60'000, 50, 3});
+  Strangers strangers({60'000, 500, 3});
   std::vector<UniqueFd> early;
   for (int i = 0; i < 3; ++i) early.push_back(knock(name));
   ASSERT_TRUE(strangers.accept_from(listener.get()));
@@ -96,7 +96,7 @@ TEST(StrangersAtASocket, MakeRoomOnceTheyHaveHadTheirTime) {
   strangers.watch(listener.get(), watched);
   EXPECT_EQ(watched.size(), 3u) << "the listener would make poll return at once";
   EXPECT_EQ(strangers.dropped(), 0);
-  for (int tries = 0; strangers.dropped() == 0 && tries < 100; ++tries) {
+  for (int tries = 0; strangers.dropped() == 0 && tries < 1000; ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     ASSERT_TRUE(strangers.accept_from(listener.get()));
   }

@@ -67,6 +67,23 @@ TEST(Sweep, EveryFormSaysThatItIsAPrediction) {
   EXPECT_EQ(json["by_ranks"][0]["points"].size(), 9U);
 }
 
+TEST(Sweep, SaysThatGpusOfSeveralHostsAreNotPredicted) {
+  SweepOptions options = ten_gpus();
+  options.machine.topology = "2-hosts-10x-rtx3090";
+  options.sizes_bytes = {1 << 10};
+  options.against = {};
+  for (const std::uint32_t ranks : {10U, 20U}) {
+    options.ranks = {ranks};
+    const auto result = sweep(options);
+    ASSERT_TRUE(result) << result.error().message;
+    const auto warning = HasSubstr("not what they run");
+    if (ranks == 20)
+      EXPECT_THAT(to_text(*result), warning);
+    else
+      EXPECT_THAT(to_text(*result), Not(warning));
+  }
+}
+
 TEST(Sweep, IsDrawnSelfContained) {
   const auto result = sweep(ten_gpus());
   ASSERT_TRUE(result);

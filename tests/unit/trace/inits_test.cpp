@@ -116,6 +116,18 @@ TEST_F(Inits, FilesOfAnEarlierTimeHideNobodyWhoIsMissing) {
                                 HasSubstr("No file of rank 3: "), Not(HasSubstr("Left out"))));
 }
 
+/// Its ranks have the numbers that they had before.
+TEST_F(Inits, OfAShrinkTheEarlierNumbersCount) {
+  Json json = file_of(1);
+  json["call"] = "straitCommShrink";
+  json["ranks"] = 2;
+  json["known_as"] = {1, 3};
+  json["missing"] = {3};
+  write(json);
+  EXPECT_THAT(said(), AllOf(HasSubstr("In straitCommShrink: 1 of 2 ranks"), HasSubstr("Behind: rank 3 had not joined"),
+                            HasSubstr("No file of rank 3: it has not begun")));
+}
+
 TEST_F(Inits, AFileThatIsNotWellFormedIsLeftOut) {
   Json json = file_of(1);
   json.erase("awaits");
