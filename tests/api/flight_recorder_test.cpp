@@ -285,33 +285,6 @@ TEST_F(FlightRecorderTest, WhatWasDumpedOfAnInitGoesWhenItHasSucceeded) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/made"));
 }
 
-TEST_F(FlightRecorderTest, WhatWasDumpedOfAFailedInitGoesAtTheNextSignal) {
-  ask_for_dumps();
-  straitUniqueId id;
-  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
-  {
-    const std::jthread failing([&] {
-      straitConfig_t config = test_config();
-      config.init_timeout_ms = 1000;
-      straitComm_t comm = nullptr;
-      EXPECT_EQ(straitCommInitRank(&comm, 2, &id, 0, &config), straitTimeout);  // rank 1 does not come
-    });
-    while (!std::filesystem::exists(folder_ + "/made")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    raise(SIGUSR1);
-    EXPECT_EQ(dumps(1).at(0).at("call"), "straitCommInitRank");
-  }
-  dumps(1);  // it stays
-  run_as_threads(1, [&](straitComm_t, int, int) {
-    raise(SIGUSR1);
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    Json json;
-    while ((json = dumps(1).at(0)).contains("call") && std::chrono::steady_clock::now() < deadline) {
-    }
-    EXPECT_TRUE(json.contains("communicator"));
-    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ + "/made"), {}), 1);
-  });
-}
-
 TEST_F(FlightRecorderTest, ASignalDuringASplitSaysThatItIsOne) {
   ask_for_dumps();
   run_as_threads(2, [&](straitComm_t comm, int rank, int) {

@@ -86,6 +86,25 @@ TEST_F(SetUp, ARankThatDoesNotRegisterIsBehind) {
   await_files(3);  // those of calls that have succeeded go
 }
 
+TEST_F(SetUp, AFileOfAFailedInitGoesAtTheNextSignal) {
+  straitUniqueId id;
+  STRAIT_EXPECT_OK(straitGetUniqueId(&id));
+  strait::testing::run_as_threads(1, [&](straitComm_t, int, int) {  // from now on there is a handler
+    std::jthread failing([&] {
+      straitConfig_t config = strait::testing::test_config();
+      config.init_timeout_ms = 1000;
+      straitComm_t comm = nullptr;
+      EXPECT_EQ(straitCommInitRank(&comm, 2, &id, 0, &config), straitTimeout);  // rank 1 does not come
+    });
+    wait_a_while();
+    raise(SIGUSR1);
+    failing.join();
+    await_files(2);  // after a failure it stays
+    raise(SIGUSR1);
+    await_files(1);
+  });
+}
+
 RankInInit in_split(int rank, double since_us, double until_us) {
   RankInInit init;
   init.call = "straitCommSplit";
