@@ -105,8 +105,8 @@ Result<SetUp> prepare_init(const straitComm_t* handle, straitComm& fresh, int ra
   STRAIT_ASSIGN(const auto options, read_config(config));
   STRAIT_ASSIGN(const auto unpacked, unpack_unique_id(std::as_bytes(std::span(id->internal))));
   return [&fresh, ranks, rank, options, unpacked]() -> Status {
-    InitWatch init("straitCommInitRank");
     STRAIT_ASSIGN(const auto deadline, init_deadline(options));
+    InitWatch init("straitCommInitRank", deadline, {rank, ranks});
     JoinOptions join;
     join.rank = rank;
     join.ranks = ranks;
@@ -216,11 +216,11 @@ straitResult_t straitCommInitRank(straitComm_t* handle, int ranks, const straitU
 straitResult_t straitCommInitEnv(straitComm_t* handle, const straitConfig_t* config) {
   return guarded([&] {
     if (handle == nullptr) return invalid("straitCommInitEnv: the communicator pointer is NULL");
-    strait::InitWatch init("straitCommInitEnv");
     const auto options = read_config(config);
     if (!options) return result_of(options.error());
     const auto deadline = init_deadline(*options);
     if (!deadline) return result_of(deadline.error());
+    strait::InitWatch init("straitCommInitEnv", *deadline);
     auto made = std::make_unique<straitComm>();
     auto launch = strait::read_launch_environment(strait::Environment());
     if (!launch) return result_of(launch.error());

@@ -32,6 +32,8 @@
 
 namespace strait {
 
+struct InitPlace;
+
 /// Settings of a communicator. What is 0 or unset is decided by the environment.
 struct CommOptions {
   std::int64_t init_timeout_ms = 0;  ///< 0: STRAIT_INIT_TIMEOUT_MS
@@ -233,6 +235,8 @@ class Comm {
   Status check_will_come(const std::vector<std::uint32_t>& remaining) const;
   Result<std::unique_ptr<Channel>> rejoin_living(const std::vector<std::uint32_t>& remaining, const Wait& wait,
                                                  InitProgress& progress) const;
+  /// Returns what is known of this rank where it makes a call of all ranks.
+  InitPlace init_place() const;
   Status register_on_all(std::uint64_t handle, void* pointer, std::size_t bytes);
   Status register_with_all(std::uint64_t number, void* pointer, std::size_t bytes, const Deadline& deadline);
   bool has_failed() const {

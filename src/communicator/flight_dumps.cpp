@@ -6,12 +6,15 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <set>
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/log.hpp"
 #include "base/shortage.hpp"
@@ -30,6 +33,9 @@ struct Recorders {
   std::mutex mutex;
   std::set<const FlightRecorder*> live;
   std::set<InitWatch*> inits;  ///< of communicators that are being made, which have no recorder yet
+  /// Of inits that have failed since the last dump. The next one removes them: beside its files they would tell of
+  /// ranks that wait no more.
+  std::vector<std::shared_ptr<InitFile>> of_failed_inits;
 };
 Recorders& recorders() {
   static auto* const all = new Recorders;
@@ -54,14 +60,44 @@ void on_signal(int number, siginfo_t* info, void* context) {
     handler_before.sa_handler(number);
 }
 
+/// What is to be written of a communicator.
+struct RecorderDump {
+  int rank = -1;
+  std::string file_name;
+  std::string text;
+};
+
+/// Makes the texts while the recorders are kept from ending, and writes them afterwards: the end of a communicator or
+/// of an init must not wait for a file system that does not answer.
 void dump_all() {
-  Recorders& all = recorders();
-  const std::scoped_lock lock(all.mutex);
-  for (const FlightRecorder* recorder : all.live)
-    if (const Status dumped = dump_to_folder(*recorder, "signal"); !dumped)
-      log_warn(static_cast<int>(recorder->about().rank), dumped.error().message);
-  for (InitWatch* init : all.inits)
-    if (const Status dumped = init->dump(); !dumped) log_warn(init->rank(), dumped.error().message);
+  std::vector<RecorderDump> of_recorders;
+  std::vector<InitDump> of_inits;
+  std::vector<std::shared_ptr<InitFile>> outdated;
+  {
+    Recorders& all = recorders();
+    const std::scoped_lock lock(all.mutex);
+    for (const FlightRecorder* recorder : all.live)
+      of_recorders.push_back(
+          {static_cast<int>(recorder->about().rank), recorder->file_name(), recorder->json("signal")});
+    for (InitWatch* init : all.inits) of_inits.push_back(init->dump());
+    outdated.swap(all.of_failed_inits);
+  }
+  for (const InitDump& dump : of_inits) log_warn(dump.rank, dump.said);  // first: it needs no file system
+  if (of_recorders.empty() && of_inits.empty() && outdated.empty()) return;
+  const auto write = [of_recorders, of_inits, outdated]() -> Status {
+    for (const auto& file : outdated) std::remove(file->discard().c_str());
+    STRAIT_ASSIGN(const std::string folder, make_flight_folder());
+    const auto warn = [](int rank, const Status& written) {
+      if (!written) log_warn(rank, written.error().message);
+    };
+    for (const RecorderDump& dump : of_recorders)
+      warn(dump.rank, write_flight_file(folder + "/" + dump.file_name, dump.rank, dump.text));
+    for (const InitDump& dump : of_inits)
+      warn(dump.rank, dump.file->write(folder + "/" + dump.file_name, dump.rank, dump.text));
+    return {};
+  };
+  if (const Status written = do_in_folder(flight_folder(), folder_patience, write); !written)
+    log_warn(-1, "the flight recorder's files of SIGUSR1 are late or lost: " + written.error().message);
 }
 
 void dump_all_at_each_byte(int pipe_end) {
@@ -103,6 +139,7 @@ void listen_for_signal() {
   if (inherited) {
     recorders().live.clear();  // the parent's, which dumps them itself
     recorders().inits.clear();
+    recorders().of_failed_inits.clear();
     return;
   }
   struct sigaction action {};
@@ -136,6 +173,10 @@ void watch_for_signal(InitWatch& init) {
 void stop_watching(InitWatch& init) {
   const std::scoped_lock lock(recorders().mutex);
   recorders().inits.erase(&init);
+  try {
+    if (auto file = init.file_left()) recorders().of_failed_inits.push_back(std::move(file));
+  } catch (const std::bad_alloc&) {  // the file stays for longer
+  }
 }
 
 Status dump_to_folder(const FlightRecorder& recorder, const std::string& reason) {
@@ -144,14 +185,19 @@ Status dump_to_folder(const FlightRecorder& recorder, const std::string& reason)
 }
 
 void dump_on_failure(const FlightRecorder& recorder, const Error& failure) {
-  if (flight_folder().empty()) return;
-  const Status dumped = dump_to_folder(recorder, failure.message);
+  const std::string folder = flight_folder();
+  if (folder.empty()) return;
   const int rank = static_cast<int>(recorder.about().rank);
-  if (!dumped)
-    log_warn(rank, dumped.error().message);
+  const std::string path = folder + "/" + recorder.file_name();
+  const auto write = [rank, path, text = recorder.json(failure.message)]() -> Status {
+    STRAIT_TRY(make_flight_folder());
+    return write_flight_file(path, rank, text);
+  };
+  // The rank is to hear of the failure, whatever the file system does.
+  if (const Status written = do_in_folder(folder, folder_patience, write); !written)
+    log_warn(rank, written.error().message);
   else
-    log_warn(rank, "the last calls are in " + flight_folder() + "/" + recorder.file_name() + "; `strait trace " +
-                       flight_folder() + "` shows who is behind");
+    log_warn(rank, "the last calls are in " + path + "; `strait trace " + folder + "` shows who is behind");
 }
 
 }  // namespace strait

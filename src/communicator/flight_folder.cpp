@@ -4,15 +4,24 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <system_error>
+#include <thread>
+#include <utility>
 
 #include "base/environment.hpp"
 #include "base/log.hpp"
+#include "base/own_thread.hpp"
+#include "base/shortage.hpp"
 #include "base/size_limit.hpp"
 #include "base/unique_fd.hpp"
 #include "base/write_error.hpp"
@@ -54,7 +63,80 @@ Status check_writable(const std::string& path) {
   return {};
 }
 
+Status make_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error)
+    return fail_errno("cannot make the folder " + path + " (STRAIT_FLIGHT_RECORDER)", error.value(), folder_remedy);
+  return {};
+}
+
+/// The folders that do not answer, once for each work that waits. A forked child has not the threads that wait, so the
+/// process belongs to the key.
+struct LateFolders {
+  std::mutex mutex;
+  std::multiset<std::pair<pid_t, std::string>> folders;
+};
+LateFolders& late_folders() {
+  static auto* const late = new LateFolders;  // never destroyed: such threads may outlive main()
+  return *late;
+}
+
+/// What is done in a folder. The thread that does it and the one that waits for it share this.
+struct FolderWork {
+  using Clock = std::chrono::steady_clock;
+  const std::string folder;
+  const std::function<Status()> work;
+  const Clock::time_point began = Clock::now();
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::optional<Status> result;
+  bool is_late = false;
+};
+
+tl::unexpected<Error> no_answer(const std::string& folder) {
+  return fail(Code::system_error, "the folder " + folder +
+                                      " (STRAIT_FLIGHT_RECORDER) does not answer. See whether its file system hangs "
+                                      "(`ls` would, too), or name a folder of a local disk");
+}
+
+void do_and_tell(FolderWork& work) {
+  is_own_thread = true;
+  const Status done = catch_shortage(work.work);
+  const std::scoped_lock lock(work.mutex);
+  work.result = done;
+  work.changed.notify_all();
+  if (!work.is_late) return;
+  const auto waited = std::chrono::duration_cast<std::chrono::seconds>(FolderWork::Clock::now() - work.began);
+  log_warn(-1, "the folder " + work.folder + " (STRAIT_FLIGHT_RECORDER) has answered after " +
+                   std::to_string(waited.count()) + " s" + (done ? "" : ": " + done.error().message));
+  LateFolders& late = late_folders();
+  const std::scoped_lock lock_late(late.mutex);
+  late.folders.erase(late.folders.find({getpid(), work.folder}));
+}
+
 }  // namespace
+
+Status do_in_folder(const std::string& folder, std::chrono::milliseconds patience, std::function<Status()> work) {
+  LateFolders& late = late_folders();
+  {
+    const std::scoped_lock lock(late.mutex);
+    if (late.folders.contains({getpid(), folder})) return no_answer(folder);
+  }
+  const std::shared_ptr<FolderWork> shared(new FolderWork{.folder = folder, .work = std::move(work)});
+  try {
+    const SignalsBlocked blocked;
+    std::thread([shared] { do_and_tell(*shared); }).detach();
+  } catch (const std::system_error&) {
+    return shared->work();  // a folder that answers is the rule
+  }
+  std::unique_lock lock(shared->mutex);
+  if (shared->changed.wait_for(lock, patience, [&] { return shared->result.has_value(); })) return *shared->result;
+  const std::scoped_lock lock_late(late.mutex);
+  late.folders.emplace(getpid(), folder);
+  shared->is_late = true;
+  return no_answer(folder);
+}
 
 std::string flight_folder() {
   KnownFolder& known = known_folder();
@@ -68,10 +150,7 @@ Result<std::string> make_flight_folder() {
   if (path.empty())
     return fail(Code::invalid_argument,
                 "there is no file name for the flight recorder. Give one, or set STRAIT_FLIGHT_RECORDER to a folder");
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error)
-    return fail_errno("cannot make the folder " + path + " (STRAIT_FLIGHT_RECORDER)", error.value(), folder_remedy);
+  STRAIT_TRY(make_folder(path));
   return path;
 }
 
@@ -90,15 +169,23 @@ Status write_flight_file(const std::string& path, int rank, const std::string& t
   return fail_to_write("cannot write the flight recorder's file " + path, problem);
 }
 
-void prepare_flight_folder() {
+Status check_flight_folder(const std::string& folder) {
+  STRAIT_TRY(make_folder(folder));
+  return check_writable(folder);
+}
+
+void prepare_flight_folder(const Deadline& deadline, Status (*check)(const std::string& folder)) {
   KnownFolder& known = known_folder();
+  std::string path;
   {
     const std::scoped_lock lock(known.mutex);
     look_up(known);
     if (known.path.empty() || known.is_prepared) return;
     known.is_prepared = true;
+    path = known.path;
   }
-  if (const auto checked = make_flight_folder().and_then(check_writable); !checked)
+  const auto patience = std::min(folder_patience, std::chrono::milliseconds(deadline.remaining_ms() / 10));
+  if (const Status checked = do_in_folder(path, patience, [path, check] { return check(path); }); !checked)
     log_warn(-1, "the flight recorder's files will be lost: " + checked.error().message);
 }
 

@@ -116,6 +116,7 @@ std::string FlightRecorder::json(const std::string& reason) const {
                {"ranks", about_.names.size()},
                {"host", about_.host},
                {"pid", about_.pid},
+               {"process_began_unix_us", about_.process_began_unix_us},
                {"transport", about_.transport},
                {"shares_control", about_.shares_control},
                {"reason", reason},

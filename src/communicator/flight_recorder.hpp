@@ -27,6 +27,7 @@ class FlightRecorder {
     std::vector<RankName> names;  ///< by rank
     std::string host;
     std::int64_t pid = 0;
+    std::int64_t process_began_unix_us = 0;  ///< tells runs apart that write into one folder
     std::string transport;
     bool shares_control = true;  ///< Transport::shares_control(): what it records of other ranks is so at once
     int device = -1;             ///< -1: a host rank

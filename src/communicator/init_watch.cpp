@@ -4,11 +4,15 @@
 
 #include <atomic>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/host_name.hpp"
 #include "base/json_text.hpp"
 #include "base/log.hpp"
+#include "base/process_began.hpp"
+#include "base/shortage.hpp"
 #include "base/unknown_variables.hpp"
 #include "bootstrap/root.hpp"
 #include "bootstrap/root_state.hpp"
@@ -42,31 +46,50 @@ std::vector<int> missing_ranks(const InitProgress::State& state) {
 
 }  // namespace
 
-InitWatch::InitWatch(const char* call) : call_(call), number_(next_init()) {
+InitWatch::InitWatch(const char* call, const Deadline& deadline, const InitPlace& place)
+    : call_(call), place_(place), number_(next_init()) {
+  progress_.set_place(place.rank, place.ranks);
   warn_of_unknown_variables();
   watch_for_signal(*this);
-  prepare_flight_folder();
+  prepare_flight_folder(deadline);
 }
 
 InitWatch::~InitWatch() {
   stop_watching(*this);
-  if (has_succeeded_ && !file_.empty()) std::remove(file_.c_str());
+  if (!has_succeeded_) return;
+  const Status removed = catch_shortage([this] { return remove_file(); });
+  if (!removed) log_warn(-1, "the file of an init that is done stays: " + removed.error().message);
+}
+
+Status InitWatch::remove_file() {
+  const std::string path = file_->discard();
+  if (path.empty()) return {};
+  return do_in_folder(std::filesystem::path(path).parent_path(), folder_patience, [path]() -> Status {
+    std::remove(path.c_str());
+    return {};
+  });
 }
 
 std::string InitWatch::json(const InitProgress::State& state) const {
-  return json_text(nlohmann::ordered_json{{"format", "strait flight recorder init 1"},
-                                          {"call", call_},
-                                          {"rank", state.rank},
-                                          {"ranks", state.ranks},
-                                          {"known_as", state.known_as},
-                                          {"host", host_name()},
-                                          {"pid", ::getpid()},
-                                          {"root", state.root ? state.root->to_string() : ""},
-                                          {"awaits", state.awaits},
-                                          {"awaits_since_unix_us", unix_us(state.awaits_since)},
-                                          {"missing", missing_ranks(state)},
-                                          {"began_unix_us", unix_us(began_)},
-                                          {"unix_us", unix_us(InitProgress::Clock::now())}},
+  using Json = nlohmann::ordered_json;
+  // `rank` and `ranks` are those of a part once a split has made it.
+  const Json of =
+      place_.communicator.empty() ? Json() : Json{{"communicator", place_.communicator}, {"rank", place_.rank}};
+  return json_text(Json{{"format", "strait flight recorder init 1"},
+                        {"call", call_},
+                        {"rank", state.rank},
+                        {"ranks", state.ranks},
+                        {"known_as", state.known_as},
+                        {"host", host_name()},
+                        {"pid", ::getpid()},
+                        {"process_began_unix_us", process_began_unix_us()},
+                        {"of", of},
+                        {"root", state.root ? state.root->to_string() : ""},
+                        {"awaits", state.awaits},
+                        {"awaits_since_unix_us", unix_us(state.awaits_since)},
+                        {"missing", missing_ranks(state)},
+                        {"began_unix_us", unix_us(began_)},
+                        {"unix_us", unix_us(InitProgress::Clock::now())}},
                    1);
 }
 
@@ -75,18 +98,37 @@ std::string InitWatch::file_name(const InitProgress::State& state) const {
          "-rank" + (state.rank >= 0 ? std::to_string(state.rank) : "") + ".json";
 }
 
-Status InitWatch::dump() {
+InitDump InitWatch::dump() {
+  was_dumped_ = true;
   const InitProgress::State state = progress_.state();
-  std::string text = std::string("has been in ") + call_ + " for " + seconds_since(began_);
-  if (!state.awaits.empty()) text += ", and has waited " + seconds_since(state.awaits_since) + " for " + state.awaits;
+  std::string said = std::string("has been in ") + call_ + " for " + seconds_since(began_);
+  if (!state.awaits.empty()) said += ", and has waited " + seconds_since(state.awaits_since) + " for " + state.awaits;
   if (const auto missing = missing_ranks(state); !missing.empty())
-    text += "; of " + std::to_string(state.ranks) + " ranks these have not joined: " + list_ranks(missing);
-  log_warn(state.rank, text);
-  STRAIT_ASSIGN(const std::string folder, make_flight_folder());
-  const std::string path = folder + "/" + file_name(state);
-  STRAIT_TRY(write_flight_file(path, state.rank, json(state)));
-  file_ = path;
+    said += "; of " + std::to_string(state.ranks) + " ranks these have not joined: " + list_ranks(missing);
+  return {state.rank, std::move(said), file_name(state), json(state), file_};
+}
+
+Status InitFile::write(const std::string& path, int rank, const std::string& text) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (is_discarded_) return {};
+  }
+  STRAIT_TRY(write_flight_file(path, rank, text));
+  std::string outdated;
+  {
+    const std::scoped_lock lock(mutex_);
+    // Before the rank knew its number, the file had another name.
+    outdated = is_discarded_ ? path : path_ != path ? path_ : "";
+    path_ = is_discarded_ ? "" : path;
+  }
+  if (!outdated.empty()) std::remove(outdated.c_str());
   return {};
+}
+
+std::string InitFile::discard() {
+  const std::scoped_lock lock(mutex_);
+  is_discarded_ = true;
+  return std::exchange(path_, "");
 }
 
 }  // namespace strait

@@ -1,8 +1,13 @@
 // Memory that all ranks of a communicator register together.
 #include "communicator/comm.hpp"
+#include "communicator/init_watch.hpp"
 #include "transports/shm/shared_heap.hpp"
 
 namespace strait {
+
+InitPlace Comm::init_place() const {
+  return {static_cast<int>(rank_), static_cast<int>(ranks_), recorder_->communicator()};
+}
 
 Status Comm::register_memory(std::uint64_t handle, void* pointer, std::size_t bytes) {
   Status registered = or_tell_out_of_memory([&] { return register_on_all(handle, pointer, bytes); });
@@ -15,11 +20,17 @@ Status Comm::register_on_all(std::uint64_t handle, void* pointer, std::size_t by
   const Deadline deadline = Deadline::after_ms(options_.init_timeout_ms);
   device_deadline_ = deadline;
   channel_->set_call("registration of memory");
+  InitWatch init("straitCommRegister", deadline, init_place());
+  init.progress().await("all ranks of the communicator to call straitCommRegister");
   STRAIT_TRY(begin_set_up(SetUpCall::registration, deadline));
   const std::uint64_t number = registrations_.next_number();
+  init.progress().await("the other ranks, which register their memory too");
   registrations_.add(handle, number, pointer, bytes);  // first, as it may need memory
   Status agreed = register_with_all(number, pointer, bytes, deadline);
-  if (!agreed) registrations_.remove(handle);
+  if (agreed)
+    init.succeed();
+  else
+    registrations_.remove(handle);
   return agreed;
 }
 

@@ -6,6 +6,7 @@
 #include "base/environment.hpp"
 #include "base/log.hpp"
 #include "base/own_thread.hpp"
+#include "base/process_began.hpp"
 #include "base/shortage.hpp"
 #include "base/stages.hpp"
 #include "communicator/comm.hpp"
@@ -124,6 +125,7 @@ void Comm::make_recorder(std::uint64_t communicator) {
   about.names = rank_names();
   about.host = channel_->self().host_name;
   about.pid = channel_->self().pid;
+  about.process_began_unix_us = process_began_unix_us();
   about.device = options_.device;
   about.transport = transport_name_;
   about.shares_control = transport_->shares_control();

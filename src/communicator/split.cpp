@@ -38,7 +38,7 @@ Result<std::unique_ptr<Comm>> Comm::split(int color, int key, const CommOptions&
 
 Result<std::unique_ptr<Comm>> Comm::shrink(const std::vector<std::uint32_t>& remaining, CommOptions options,
                                            const Wait& wait) const {
-  InitWatch init("straitCommShrink");
+  InitWatch init("straitCommShrink", wait.deadline);
   STRAIT_ASSIGN(auto channel, rejoin_living(remaining, wait, init.progress()));
   options.gpu.p2p = part_of(*options_.gpu.p2p, remaining);
   auto made = create(
@@ -94,8 +94,7 @@ Result<std::unique_ptr<Comm>> Comm::make_part(int color, int key, const CommOpti
     int key;
   };
   const Deadline deadline = Deadline::after_ms(options_.init_timeout_ms);
-  InitWatch init("straitCommSplit");
-  init.progress().set_place(static_cast<int>(rank_), static_cast<int>(ranks_));
+  InitWatch init("straitCommSplit", deadline, init_place());
   init.progress().await("all ranks of the communicator to call straitCommSplit");
   STRAIT_TRY(begin_set_up(SetUpCall::split, deadline));
   STRAIT_ASSIGN(const auto wishes, gather(*channel_, Wish{color, key}, deadline));

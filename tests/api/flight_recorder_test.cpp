@@ -149,6 +149,7 @@ TEST_F(FlightRecorderTest, ShowsWhatWasPostedAndFinished) {
     STRAIT_EXPECT_OK(straitCommDumpFlightRecorder(comm, path.c_str()));
     const Json json = read(path);
     EXPECT_EQ(json.at("rank"), rank);
+    EXPECT_LT(json.at("process_began_unix_us"), json.at("unix_us"));
     EXPECT_EQ(json.at("transport"), "loopback");
     EXPECT_FALSE(json.contains("gpu"));
     const Json& own = json.at("seen").at(static_cast<std::size_t>(rank));
@@ -274,6 +275,7 @@ TEST_F(FlightRecorderTest, ASignalDuringTheInitSaysWhatTheRankWaitsFor) {
   EXPECT_EQ(json.at("missing"), Json({0, 2}));
   EXPECT_EQ(json.at("awaits"), "the other ranks to join at " + json.at("root").get<std::string>());
   EXPECT_LT(json.at("began_unix_us"), json.at("unix_us"));
+  EXPECT_LT(json.at("process_began_unix_us"), json.at("began_unix_us"));
   EXPECT_EQ(dumps(1).count(1), 1U) << "after a failure the file stays";
 }
 
@@ -288,6 +290,10 @@ TEST_F(FlightRecorderTest, WhatWasDumpedOfAnInitGoesWhenItHasSucceeded) {
   EXPECT_EQ(dumps(1).at(0).at("call"), "straitCommInitRank");
   join_and_run(id, 1, 2, [](straitComm_t comm, int, int) { all_reduce(comm); });
   first.join();
+  // The init does not wait for the thread that dumps, which may just have written it.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!std::filesystem::is_empty(folder_ + "/made") && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/made"));
 }
 

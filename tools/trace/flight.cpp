@@ -4,154 +4,21 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <set>
-#include <tuple>
 
-#include "base/json_text.hpp"
-#include "safe_print.hpp"
+#include "utc.hpp"
 
 namespace strait::trace {
 namespace {
 
-using Json = nlohmann::json;
-
-std::string text_of(const Json& json) { return tools::printable(json.get<std::string>()); }
-
-RecordedCall call_of(const Json& json) {
-  RecordedCall call{json.at("sequence"), text_of(json.at("call")), json.at("posted_unix_us")};
-  if (const Json& finished = json.at("finished_unix_us"); !finished.is_null()) call.finished_unix_us = finished;
-  if (json.contains("to")) call.text += " to rank " + tools::printable(json["to"].dump());
-  if (json.contains("from")) call.text += " from rank " + tools::printable(json["from"].dump());
-  return call;
-}
-
-StartedCall started_of(const Json& json, const char* number) {
-  StartedCall call{json.at(number), text_of(json.at("call"))};
-  if (json.contains("started_unix_us")) call.started_unix_us = json["started_unix_us"];
-  if (const Json& finished = json.at("finished"); !finished.is_null()) call.finished = finished;
-  return call;
-}
-
-std::uint64_t last_posted(const RankRecord& rank) { return rank.calls.empty() ? 0 : rank.calls.back().sequence; }
-
 std::optional<double> time_of(const RecordedCall& call) { return call.posted_unix_us; }
 std::optional<double> time_of(const StartedCall& call) { return call.started_unix_us; }
-
-std::uint64_t last_started(const RankRecord& rank) { return rank.started.empty() ? 0 : rank.started.back().sequence; }
 
 /// Returns the call that the GPU has started last; null: none.
 const StartedCall* newest_started(const RankRecord& rank) {
   if (rank.started_messages && rank.started_messages->sequence >= last_started(rank)) return &*rank.started_messages;
   return rank.started.empty() ? nullptr : &rank.started.back();
-}
-
-// Ranks of a host share their records, and every file has them as of some time. These values only grow with time, so
-// the larger one is the newer one.
-auto posted_so_far(const RankRecord& rank) {
-  const auto last = [](const std::vector<RecordedCall>& calls) {
-    return calls.empty() ? std::tuple(std::uint64_t{0}, false)
-                         : std::tuple(calls.back().sequence, calls.back().finished_unix_us.has_value());
-  };
-  return std::tuple(last(rank.calls), last(rank.messages), rank.left);
-}
-auto started_so_far(const RankRecord& rank) {
-  return std::tuple(last_started(rank), rank.started_messages ? rank.started_messages->sequence + 1 : 0);
-}
-
-/// Merges what two files say of a rank. `is_shared`: all ranks of its host see its posts at once. Otherwise they learn
-/// of its posts later, and its own file has precedence.
-void put_together(RankRecord& known, RankRecord other, bool is_shared) {
-  if (other.has_file && !known.has_file) std::swap(known, other);
-  const bool is_heard = !is_shared && known.has_file;
-  known.known_posted = std::max(known.known_posted, other.known_posted);
-  if (!known.has_file) known.starts_until_us = std::max(known.starts_until_us, other.starts_until_us);
-  if (is_heard) return;
-  known.posts_until_us = std::max(known.posts_until_us, other.posts_until_us);
-  const bool posted_more = posted_so_far(other) > posted_so_far(known);
-  const bool started_more = started_so_far(other) > started_so_far(known);
-  if (posted_more) {
-    known.calls = std::move(other.calls);
-    known.messages = std::move(other.messages);
-    known.left = other.left;
-    known.awaits = other.awaits;
-    known.is_own = false;
-  }
-  if (started_more) {
-    known.started = std::move(other.started);
-    known.started_messages = std::move(other.started_messages);
-  }
-  // What its own file says is older.
-  if ((posted_more || started_more) && !known.gpu_work.empty()) known.gpu_work = "unknown";
-}
-
-void add(const Json& json, std::map<std::string, Flight>& flights) {
-  if (json.at("format") != "strait flight recorder 1") throw Json::other_error::create(0, "another format", nullptr);
-  const std::string id = text_of(json.at("communicator"));
-  const std::size_t ranks = json.at("ranks"), own = json.at("rank");
-  if (json.at("seen").size() != ranks) throw Json::other_error::create(0, "\"seen\" is not of all ranks", nullptr);
-  Flight& flight = flights[id];
-  flight.communicator = id;
-  flight.transport = text_of(json.at("transport"));
-  // Files of earlier versions do not say it.
-  const bool is_shared = json.value("shares_control", !flight.transport.starts_with("tcp"));
-  const double unix_us = json.at("unix_us");
-  flight.first_unix_us = flight.unix_us > 0 ? std::min(flight.first_unix_us, unix_us) : unix_us;
-  flight.unix_us = std::max(flight.unix_us, unix_us);
-  if (const std::string reason = text_of(json.at("reason"));
-      std::ranges::find(flight.reasons, reason) == flight.reasons.end())
-    flight.reasons.push_back(reason);
-  flight.ranks.resize(std::max(flight.ranks.size(), ranks));
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const Json& seen = json.at("seen").at(rank);
-    RankRecord record;
-    record.name = text_of(seen.at("name"));
-    record.is_own = record.has_file = rank == own;
-    record.posts_until_us = record.starts_until_us = unix_us;
-    record.knows_finished = record.is_own || is_shared;
-    record.left = seen.at("left");
-    if (const Json& awaits = seen.at("awaits"); !awaits.is_null()) record.awaits = awaits;
-    for (const Json& call : seen.at("calls")) record.calls.push_back(call_of(call));
-    for (const Json& message : seen.at("messages")) record.messages.push_back(call_of(message));
-    if (seen.contains("started"))
-      for (const Json& call : seen["started"]) record.started.push_back(started_of(call, "sequence"));
-    if (seen.contains("started_messages")) record.started_messages = started_of(seen["started_messages"], "after");
-    if (json.contains("gpu")) {
-      record.knows_finished = false;  // the end of GPU ranks' calls is not recorded
-      if (record.is_own) record.gpu_work = text_of(json["gpu"].at("work"));
-    }
-    record.known_posted = last_posted(record);
-    if (flight.ranks[rank].name.empty())
-      flight.ranks[rank] = std::move(record);
-    else
-      put_together(flight.ranks[rank], std::move(record), is_shared);
-  }
-}
-
-/// Adds a file. Returns what is wrong with it, or "" if it was added.
-std::string add_file(std::istream& stream, std::map<std::string, Flight>& flights, std::vector<RankInInit>& inits) {
-  Json json;
-  try {
-    json = Json::parse(stream);
-  } catch (const Json::exception& problem) {
-    return "is cut short, or no JSON: " + plain_text(problem);
-  }
-  try {
-    if (is_of_init(json)) {
-      inits.push_back(read_init(json));
-      return "";
-    }
-    std::map<std::string, Flight> alone;  // first tries it alone, so that a bad file adds nothing to `flights`
-    add(json, alone);
-    add(json, flights);
-    return "";
-  } catch (const Json::exception& problem) {
-    return "is not what a flight recorder writes: " + plain_text(problem);
-  }
 }
 
 std::string span(double us) {
@@ -245,13 +112,15 @@ constexpr Wording of_posts{"Behind: {0} has not posted #{1}, which {2} posted {3
 constexpr Wording of_starts{"Behind: the GPU of {0} has not started collective {1}, as {2} did\n",
                             "Cannot tell: the GPU of {0} had not started collective {1} when last seen, {3} {2} did\n"};
 
+/// What ranks may be apart for: on a busy machine one may wait some hundredths of a second for a core.
+constexpr double slip_us = 1e5;
+
 /// Reports that `rank` has not made the call `next`, as far as is known until `until_us`; "" if no other rank has made
 /// it. Healthy ranks are briefly a few calls apart, and files written at different times show them further apart than
 /// they were.
 template <class Call>
 std::string without_call(const Flight& flight, const RankRecord& rank, std::uint64_t next, double until_us,
                          std::vector<Call> RankRecord::*calls, const Wording& wording) {
-  constexpr double slip_us = 1e5;  // on a busy machine a rank may wait some hundredths of a second for a core
   const auto has_come = [&](const RankRecord& other) {
     return !(other.*calls).empty() && (other.*calls).back().sequence >= next;
   };
@@ -286,8 +155,44 @@ std::string gpu_verdict(const Flight& flight) {
   return text;
 }
 
-std::string verdict(const Flight& flight) {
+/// Returns the rank's call for which all ranks meet; null: it is in none.
+const RankInInit* set_up_of(std::size_t rank, const std::vector<RankInInit>& inits) {
+  const auto found = std::ranges::find_if(inits, [&](const RankInInit& init) {
+    return init.rank_there >= 0 && static_cast<std::size_t>(init.rank_there) == rank;
+  });
+  return found != inits.end() ? &*found : nullptr;
+}
+
+/// Says who is in a call for which all ranks meet, and who has not come.
+std::string set_up_verdict(const Flight& flight, const std::vector<RankInInit>& inits) {
+  std::map<std::string, std::pair<std::string, double>> calls;  // the ranks in it, and since when the first one waits
+  for (std::size_t rank = 0; rank < flight.ranks.size(); ++rank)
+    if (const RankInInit* init = set_up_of(rank, inits); init != nullptr) {
+      auto& [names, since_us] = calls.try_emplace(init->call, "", init->awaits_since_unix_us).first->second;
+      names += (names.empty() ? "" : ", ") + flight.ranks[rank].name;
+      since_us = std::min(since_us, init->awaits_since_unix_us);
+    }
+  std::string text;
+  for (const auto& [call, ranks] : calls) text += fmt::format("In {}: {}\n", call, ranks.first);
+  if (calls.size() != 1 || !std::ranges::all_of(inits, waits_for_calls)) return text;
+  const auto& [call, ranks] = *calls.begin();
+  for (std::size_t rank = 0; rank < flight.ranks.size(); ++rank) {
+    const RankRecord& other = flight.ranks[rank];
+    if (set_up_of(rank, inits) != nullptr || other.left) continue;
+    // Only its own file would tell that it is in the call.
+    const double lacking_us = other.file_unix_us - ranks.second;
+    text += other.has_file && lacking_us < slip_us
+                ? fmt::format("Cannot tell: {} had not called {} when last seen, {} {} others did\n", other.name, call,
+                              span(std::abs(lacking_us)), lacking_us < 0 ? "before" : "after")
+                : fmt::format("Behind: {} has not called {}{}, as others did {}\n", other.name, call,
+                              other.has_file ? "" : " (or wrote no file)", ago(flight.unix_us - ranks.second));
+  }
+  return text;
+}
+
+std::string verdict(const Flight& flight, const std::vector<RankInInit>& inits) {
   std::string text =
+      set_up_verdict(flight, inits) +
       difference(flight, &RankRecord::calls, "Call #{} differs: {} made {}, {} made {}\n") +
       difference(flight, &RankRecord::started, "Collective {} on GPUs differs: {} started {}, {} started {}\n") +
       gpu_verdict(flight);
@@ -321,49 +226,14 @@ std::string verdict(const Flight& flight) {
 
 }  // namespace
 
-Result<std::vector<Flight>> read_flights(const std::vector<std::string>& paths, std::vector<std::string>* left_out,
-                                         std::vector<RankInInit>* inits) {
-  std::set<std::string> files;
-  for (const std::string& path : paths) {
-    std::error_code failure;
-    if (!std::filesystem::is_directory(path, failure)) {
-      files.insert(path);
-      continue;
-    }
-    for (const auto& entry : std::filesystem::directory_iterator(path, failure)) {
-      const std::string name = entry.path().filename().string();
-      if (name.starts_with("strait-flight-") && name.ends_with(".json")) files.insert(entry.path().string());
-    }
-  }
-  if (files.empty())
-    return fail(Code::invalid_argument,
-                fmt::format("no file of a flight recorder is in {}. Set STRAIT_FLIGHT_RECORDER to a folder before the "
-                            "program starts, and name that folder",
-                            fmt::join(paths, ", ")));
-  std::map<std::string, Flight> flights;
-  std::vector<RankInInit> found_inits;
-  std::optional<std::string> wrong;
-  for (const std::string& file : files) {
-    std::ifstream stream(file);
-    if (!stream) return fail_errno("cannot read " + tools::printable(file), errno);
-    if (const std::string problem = add_file(stream, flights, found_inits); !problem.empty()) {
-      wrong = tools::printable(file) + " " + problem;
-      if (left_out != nullptr) left_out->push_back(*wrong);
-    }
-  }
-  if (wrong && flights.empty() && found_inits.empty()) return fail(Code::invalid_argument, *wrong);
-  if (inits != nullptr) *inits = std::move(found_inits);
-  std::vector<Flight> result;
-  for (auto& [id, flight] : flights) result.push_back(std::move(flight));
-  return result;
-}
-
-std::string report(const Flight& flight, bool all_calls) {
+std::string report(const Flight& flight, bool all_calls, const std::vector<RankInInit>& inits) {
   std::string text = fmt::format("Communicator {} of {} ranks through {}\n", flight.communicator, flight.ranks.size(),
                                  flight.transport);
   for (const std::string& reason : flight.reasons) text += "Written because of: " + reason + "\n";
-  if (flight.unix_us > flight.first_unix_us)
-    text += fmt::format("The files were written within {}\n", span(flight.unix_us - flight.first_unix_us));
+  text += flight.unix_us > flight.first_unix_us
+              ? fmt::format("The files were written within {}, until {}\n", span(flight.unix_us - flight.first_unix_us),
+                            tools::utc_of(flight.unix_us))
+              : fmt::format("Written at {}\n", tools::utc_of(flight.unix_us));
   std::size_t name_width = 4, call_width = 11;
   const auto posted = [](const RankRecord& rank) {
     return rank.calls.empty() ? "nothing" : numbered(rank.calls.back());
@@ -373,9 +243,14 @@ std::string report(const Flight& flight, bool all_calls) {
     call_width = std::max(call_width, posted(rank).size());
   }
   text += fmt::format("\n{:<{}}  {:<{}}  state\n", "rank", name_width, "last posted", call_width);
-  for (const RankRecord& rank : flight.ranks) {
-    text += fmt::format("{:<{}}  {:<{}}  {}{}\n", rank.name, name_width, posted(rank), call_width,
-                        state_of(rank, flight.unix_us), rank.is_own ? "" : " (as another rank saw it)");
+  for (std::size_t number = 0; number < flight.ranks.size(); ++number) {
+    const RankRecord& rank = flight.ranks[number];
+    const RankInInit* set_up = set_up_of(number, inits);
+    const std::string state =
+        set_up == nullptr ? state_of(rank, flight.unix_us)
+                          : fmt::format("in {}, for {}", set_up->call, span(set_up->unix_us - set_up->began_unix_us));
+    text += fmt::format("{:<{}}  {:<{}}  {}{}\n", rank.name, name_width, posted(rank), call_width, state,
+                        rank.is_own ? "" : " (as another rank saw it)");
     for (const auto* calls : {&rank.calls, &rank.messages})
       for (const RecordedCall& call : *calls)
         if (all_calls)
@@ -389,7 +264,7 @@ std::string report(const Flight& flight, bool all_calls) {
                           : *call.finished ? ", finished"
                                            : ", not finished");
   }
-  return text + "\n" + verdict(flight);
+  return text + "\n" + verdict(flight, inits);
 }
 
 }  // namespace strait::trace

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "base/error.hpp"
 #include "trace/inits.hpp"
 
 /// Combines the files that the flight recorders of a job wrote, and determines which rank is behind, and in which call.
@@ -34,6 +33,7 @@ struct RankRecord {
   bool knows_finished = true;  ///< false: a GPU rank, or seen only by ranks of other hosts
   bool left = false;
   std::uint64_t known_posted = 0;         ///< number of the last call that any file knows
+  double file_unix_us = 0;                ///< when its own file was written
   double posts_until_us = 0;              ///< time until which it is known to have posted nothing more
   double starts_until_us = 0;             ///< time until which its GPU is known to have started nothing more
   std::optional<std::uint32_t> awaits{};  ///< the rank for which its last call has waited for a while
@@ -45,6 +45,12 @@ struct RankRecord {
   std::optional<StartedCall> started_messages{};
 };
 
+/// Return the number of the last call that the rank has posted, or its GPU started; 0: none.
+inline std::uint64_t last_posted(const RankRecord& rank) { return rank.calls.empty() ? 0 : rank.calls.back().sequence; }
+inline std::uint64_t last_started(const RankRecord& rank) {
+  return rank.started.empty() ? 0 : rank.started.back().sequence;
+}
+
 /// What is known of one communicator.
 struct Flight {
   std::string communicator;
@@ -55,14 +61,8 @@ struct Flight {
   std::vector<RankRecord> ranks;
 };
 
-/// Reads files and, of a folder, its files strait-flight-*.json. Files that are cut short, or not from a flight
-/// recorder, are skipped, with one message each in `left_out`. Returns an error if nothing else is there. Files of
-/// ranks whose communicator was not complete yet go to `inits`, which may be null.
-Result<std::vector<Flight>> read_flights(const std::vector<std::string>& paths,
-                                         std::vector<std::string>* left_out = nullptr,
-                                         std::vector<RankInInit>* inits = nullptr);
-
-/// Formats a table of the ranks, and then says who is behind. `all_calls`: also lists every call of each rank.
-std::string report(const Flight& flight, bool all_calls);
+/// Formats a table of the ranks, and then says who is behind. `all_calls`: also lists every call of each rank. `inits`:
+/// those of its ranks that are in a call for which all ranks meet.
+std::string report(const Flight& flight, bool all_calls, const std::vector<RankInInit>& inits = {});
 
 }  // namespace strait::trace

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "safe_print.hpp"
+#include "trace/by_age.hpp"
 
 namespace strait::trace {
 namespace {
@@ -39,10 +40,10 @@ std::string missing_ranks(const std::vector<RankInInit>& inits) {
   for (int rank = 0; rank < first.ranks && first.known_as.empty(); ++rank) without_file.insert(rank);
   without_file.insert(first.known_as.begin(), first.known_as.end());
   for (const RankInInit& init : inits) without_file.erase(init.rank);
-  // Ranks that have a communicator already, and are to split it, may well have written a file: that one's.
-  if (!without_file.empty() && first.call == "straitCommSplit")
-    text += fmt::format("Behind: rank {}, which has not called straitCommSplit, or is done with it, or wrote no file\n",
-                        list(without_file));
+  // Ranks that have a communicator already may well have written a file: that one's.
+  if (!without_file.empty() && waits_for_calls(first))
+    text += fmt::format("Behind: rank {}, which has not called {}, or is done with it, or wrote no file\n",
+                        list(without_file), first.call);
   else if (!without_file.empty())
     text += fmt::format(
         "No file of rank {}: it has not begun, or is done, or did not get SIGUSR1, or has no "
@@ -86,16 +87,29 @@ RankInInit read_init(const nlohmann::json& json) {
   init.awaits_since_unix_us = json.at("awaits_since_unix_us");
   init.unix_us = json.at("unix_us");
   init.missing = json.at("missing").get<std::vector<int>>();
+  if (const auto of = json.find("of"); of != json.end() && !of->is_null()) {
+    init.communicator = printable_text(of->at("communicator"));
+    init.rank_there = of->at("rank");
+  }
   return init;
 }
 
-std::string report_inits(const std::vector<RankInInit>& inits) {
-  std::map<std::tuple<std::string, std::string, int>, std::vector<RankInInit>> sets;
-  for (const RankInInit& init : inits) sets[{init.call, init.root, init.ranks}].push_back(init);
+std::string report_inits(const std::vector<RankInInit>& inits, bool all) {
+  std::map<std::tuple<std::string, std::string, std::string, int>, std::vector<RankInInit>> sets;
+  for (const RankInInit& init : inits) sets[{init.call, init.communicator, init.root, init.ranks}].push_back(init);
   std::string text;
   for (auto& [key, set] : sets) {
-    std::ranges::sort(set, {}, &RankInInit::rank);
-    text += (text.empty() ? "" : "\n") + report_set(set);
+    std::size_t left_out = all ? 0 : set.size();
+    auto times = by_age(std::move(set), &RankInInit::began_unix_us);
+    if (!all) times.erase(times.begin(), times.end() - 1);
+    for (auto& ranks : times) {
+      std::ranges::sort(ranks, {}, &RankInInit::rank);
+      text += (text.empty() ? "" : "\n") + report_set(ranks);
+      left_out -= all ? 0 : ranks.size();
+    }
+    if (left_out > 0)
+      text += fmt::format("Left out: {} of ranks that were in it before the last of these began; --all shows them\n",
+                          left_out == 1 ? "1 file" : fmt::format("{} files", left_out));
   }
   return text;
 }

@@ -153,7 +153,7 @@ TEST(Flight, NumbersOnGpusWrap) {
   for (const std::uint64_t number : {period / 4, period / 2, period / 4 * 3, period - 64, period, period + 1})
     job.start(0, number, 8);
   job.dump(0);
-  const auto flights = read_flights({job.folder()});
+  const auto flights = flights_in(job.folder());
   ASSERT_TRUE(flights);
   EXPECT_EQ(flights->front().ranks.front().started.back().sequence, period + 1);
 }

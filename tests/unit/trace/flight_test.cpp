@@ -132,7 +132,7 @@ TEST(Flight, KeepsTheLastCallsOnly) {
   Job job(1);
   for (std::uint64_t sequence = 1; sequence <= posted_calls + 5; ++sequence) job.run(0, sequence);
   job.dump(0);
-  const auto flights = read_flights({job.folder()});
+  const auto flights = flights_in(job.folder());
   ASSERT_TRUE(flights);
   const auto& calls = flights->front().ranks.front().calls;
   EXPECT_EQ(calls.size(), posted_calls);
@@ -152,7 +152,7 @@ TEST(Flight, TimesAreThoseOfTheClock) {
   job.recorder(0).finish(1, false);
   const double after = unix_us();
   job.dump(0);
-  const auto flights = read_flights({job.folder()});
+  const auto flights = flights_in(job.folder());
   ASSERT_TRUE(flights);
   const RecordedCall& call = flights->front().ranks.front().calls.front();
   EXPECT_NEAR(call.posted_unix_us, before, 10'000);
@@ -166,7 +166,7 @@ TEST(Flight, WhatWasDoneAtOnceEndedWhenItWasPosted) {
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   job.recorder(0).finish(1, true);
   job.dump(0);
-  const auto flights = read_flights({job.folder()});
+  const auto flights = flights_in(job.folder());
   ASSERT_TRUE(flights);
   const RecordedCall& call = flights->front().ranks.front().calls.front();
   EXPECT_EQ(call.finished_unix_us, call.posted_unix_us);
@@ -228,9 +228,9 @@ TEST(Flight, WhatAnotherHostFinishedIsNotKnown) {
 
 TEST(Flight, WhatIsNoSuchFileIsRefusedByName) {
   Job job(1);
-  EXPECT_THAT(read_flights({job.folder()}).error().message,
+  EXPECT_THAT(flights_in(job.folder()).error().message,
               AllOf(HasSubstr(job.folder()), HasSubstr("Set STRAIT_FLIGHT_RECORDER")));
-  EXPECT_THAT(read_flights({job.folder() + "/none"}).error().message, HasSubstr("cannot read"));
+  EXPECT_THAT(flights_in(job.folder() + "/none").error().message, HasSubstr("cannot read"));
   const std::string of_ranks =
       R"({"format": "strait flight recorder 1", "communicator": "a", "rank": 0, "seen": [], "transport": "shm",
           "unix_us": 1, "reason": "", "ranks": )";
@@ -238,7 +238,7 @@ TEST(Flight, WhatIsNoSuchFileIsRefusedByName) {
                                   std::string("[1, 2"), of_ranks + "1000000000000}", of_ranks + "-1}"}) {
     std::ofstream(job.folder() + "/strait-flight-x.json", std::ios::trunc) << text;
     const bool is_whole = text.ends_with('}');
-    EXPECT_THAT(read_flights({job.folder()}).error().message,
+    EXPECT_THAT(flights_in(job.folder()).error().message,
                 AllOf(HasSubstr(is_whole ? "strait-flight-x.json is not what a flight recorder writes: "
                                          : "strait-flight-x.json is cut short, or no JSON: "),
                       Not(HasSubstr("exception"))))
@@ -255,11 +255,13 @@ TEST(Flight, AFileThatIsCutShortIsNamedAndTheOthersCount) {
   std::ofstream(job.folder() + "/strait-flight-other.json")
       << R"({"format": "strait flight recorder 1", "communicator": "b", "rank": 0, "ranks": 1, "transport": "shm",
              "unix_us": 1, "reason": "", "seen": [{}]})";
-  std::vector<std::string> left_out;
-  const auto flights = read_flights({job.folder()}, &left_out);
-  ASSERT_TRUE(flights) << flights.error().message;
-  ASSERT_EQ(flights->size(), 1U);
-  EXPECT_EQ(flights->front().ranks.size(), 2U);
+  const auto recorded = read_files({job.folder()});
+  ASSERT_TRUE(recorded) << recorded.error().message;
+  ASSERT_EQ(recorded->runs.size(), 1U);
+  const auto& run = recorded->runs.front();
+  ASSERT_EQ(run.flights.size(), 1U);
+  EXPECT_EQ(run.flights.front().ranks.size(), 2U);
+  const auto& left_out = recorded->left_out;
   ASSERT_EQ(left_out.size(), 2U);
   EXPECT_THAT(left_out[0], HasSubstr("strait-flight-cut.json is cut short"));
   EXPECT_THAT(left_out[1], HasSubstr("strait-flight-other.json is not what"));
@@ -271,7 +273,7 @@ TEST(Flight, ControlCharactersReachNoTerminal) {
       "communicator": "\u001b[2Jc", "rank": 0, "ranks": 1, "transport": "\u009bshm", "unix_us": 1, "reason": "\r\nall is well",
       "seen": [{"name": "rank 0 \u007f", "left": false, "awaits": null, "messages": [],
                 "calls": [{"sequence": 1, "call": "b\u0007", "to": "\u001b", "posted_unix_us": 1, "finished_unix_us": null}]}]})";
-  const auto flights = read_flights({job.folder()});
+  const auto flights = flights_in(job.folder());
   ASSERT_TRUE(flights) << flights.error().message;
   const std::string text = report(flights->front(), true);
   for (const char letter : text) EXPECT_TRUE(letter == '\n' || (letter >= ' ' && letter != 0x7f)) << int{letter};

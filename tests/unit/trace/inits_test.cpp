@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "trace/flight.hpp"
+#include "trace/files.hpp"
 
 namespace strait::trace {
 namespace {
@@ -41,14 +41,11 @@ class Inits : public testing::Test {
   void write(const Json& json) const {
     std::ofstream(folder_ + "/strait-flight-" + std::to_string(++files_) + ".json") << json;
   }
-  std::string said() const {
-    std::vector<RankInInit> inits;
-    std::vector<std::string> left_out;
-    const auto flights = read_flights({folder_}, &left_out, &inits);
-    EXPECT_TRUE(flights) << (flights ? "" : flights.error().message);
-    EXPECT_TRUE(!flights || flights->empty());
-    left_out_ = left_out.size();
-    return report_inits(inits);
+  std::string said(bool all_runs = false) const {
+    const auto recorded = read_files({folder_}, all_runs);
+    EXPECT_TRUE(recorded) << (recorded ? "" : recorded.error().message);
+    left_out_ = recorded ? recorded->left_out.size() : 0;
+    return recorded ? report(*recorded, false) : "";
   }
   std::string folder_;
   mutable int files_ = 0;
@@ -93,12 +90,30 @@ TEST_F(Inits, TheRankThatHasNotCalledTheSplitIsBehind) {
     Json json = file_of(rank);
     json["call"] = "straitCommSplit";
     json["root"] = "";
+    json["of"] = {{"communicator", "abc"}, {"rank", rank}};
     write(json);
   }
   EXPECT_THAT(said(), AllOf(HasSubstr("In straitCommSplit: 3 of 4 ranks\n"),
                             HasSubstr("Behind: rank 1, which has not called straitCommSplit, or is done with it, or "
                                       "wrote no file\n"),
                             Not(HasSubstr("No file of"))));
+}
+
+/// Of a job that was started again, and of a process that tried again: both join at one address.
+TEST_F(Inits, FilesOfAnEarlierTimeHideNobodyWhoIsMissing) {
+  const auto put_off = [](Json json, double seconds) {
+    for (const char* time : {"awaits_since_unix_us", "began_unix_us", "unix_us"})
+      json[time] = json[time].get<double>() + seconds * 1e6;
+    return json;
+  };
+  for (const int rank : {0, 1, 2}) write(file_of(rank));
+  for (const int rank : {0, 1}) write(put_off(file_of(rank), 60));
+  EXPECT_THAT(said(),
+              AllOf(HasSubstr("2 of 4 ranks, which join at 192.0.2.1:7000\n"), HasSubstr("No file of rank 2, 3: "),
+                    HasSubstr("Left out: 3 files of ranks that were in it before the last of these began; --all shows "
+                              "them\n")));
+  EXPECT_THAT(said(true), AllOf(HasSubstr("3 of 4 ranks, which join"), HasSubstr("2 of 4 ranks, which join"),
+                                HasSubstr("No file of rank 3: "), Not(HasSubstr("Left out"))));
 }
 
 /// Its ranks have the numbers that they had before.
