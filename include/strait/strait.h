@@ -133,10 +133,10 @@ typedef struct {
                   default up to 128 (large operations 64 or 32). With 1 to 8, or STRAIT_NO_SMS, copy engines
                   carry large operations between GPUs that reach one another's memory, and take
                   STRAIT_COPY_WINDOW_BYTES (256 MB) of each GPU */
-  int wire;    /* straitWireFormat_t, the same on all ranks. Applies to sums and averages of float32, bfloat16
-                  and float16, with STRAIT_WIRE_CALLS=all to all-gathers and all-to-alls as well. Other calls
-                  stay exact, and so do those smaller than STRAIT_WIRE_BYTES (default: 16 KB; on GPU ranks, the
-                  size at which formats start to pay) */
+  int wire;    /* straitWireFormat_t, the same on all ranks. Applies to all-reduces and reduce-scatters (sums and
+                  averages of float32, bfloat16, float16), with STRAIT_WIRE_CALLS=all to all-gathers and
+                  all-to-alls, too. Other calls stay exact, as do those smaller than STRAIT_WIRE_BYTES (default:
+                  16 KB; on GPU ranks, the size at which formats start to pay) */
 } straitConfig_t;
 #define STRAIT_CONFIG_MAGIC 0x53747261u
 #define STRAIT_CONFIG_INITIALIZER \

@@ -106,7 +106,8 @@ inline constexpr Variable table[] = {
          "1: a mistake in the tuning file is an error at init; 0: the override is ignored with a warning."),
     shared(choice(
         "STRAIT_WIRE", "off", "off|int8|fp8|int4",
-        "How floats are encoded between ranks, if the communicator's configuration does not say: as blocks of 8-bit "
+        "How the floats of sums (see STRAIT_WIRE_CALLS) are encoded between ranks, if the communicator's configuration "
+        "does not say: as blocks of 8-bit "
         "whole numbers, FP8 (E4M3) or 4-bit whole numbers. Fewer bytes, but less exact (docs/wire-formats.md).")),
     shared(bytes(
         "STRAIT_WIRE_BYTES", "", 0, std::int64_t{1} << 40,

@@ -22,7 +22,7 @@ class SharedLibrary {
   /// Sets `function`; to null if the library has none of that name.
   template <class Function>
   void find(Function*& function, const char* symbol) const {
-    function = reinterpret_cast<Function*>(::dlsym(handle_.get(), symbol));
+    function = is_loaded() ? reinterpret_cast<Function*>(::dlsym(handle_.get(), symbol)) : nullptr;
   }
   /// Likewise, and missing() lists the names that were not found.
   template <class Function>

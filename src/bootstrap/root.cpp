@@ -1,5 +1,7 @@
 #include "bootstrap/root_service.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <map>
 
@@ -195,8 +197,13 @@ void Root::fail_all(const Error& error) {
   failure_ = error;
   failed_.store(true, std::memory_order_release);  // before any rank is told, because that rank may start again at once
   log_info(-1, "start-up failed: " + error.message);
-  for (Member& member : members_)  // those without a rank may belong to another set, as their join will show
-    if (!rank_set_ || member.rank >= 0) tell_failure(member);
+  // Ranks of this process come last: once they know, they may end it, and this thread with it.
+  const auto is_own = [&](const Member& member) {
+    return member.rank >= 0 && roster_.member(member.rank).pid == ::getpid();
+  };
+  for (const bool own : {false, true})
+    for (Member& member : members_)  // those without a rank may belong to another set, as their join will show
+      if ((!rank_set_ || member.rank >= 0) && is_own(member) == own) tell_failure(member);
 }
 
 void Root::tell_failure(Member& member) {

@@ -236,13 +236,20 @@ void report_ignored_networks(straitComm_t comm) {
   static std::atomic<bool> done{false};
   const char* transport = "";
   if (straitCommGetTransport(comm, &transport, nullptr) != straitSuccess) return;
-  if (std::string_view(transport).find("tcp") == std::string_view::npos || done.exchange(true)) return;
+  const std::string path(transport);
+  if (path.find("tcp") == std::string::npos || done.exchange(true)) return;
   std::set<std::string> ignored = ignored_settings();
   std::erase_if(ignored,
                 [](const std::string& name) { return !name.starts_with("NCCL_IB_") && !name.starts_with("NCCL_NET"); });
+  const auto is = [](const char* name, const char* value) {
+    const char* set = std::getenv(name);
+    return set != nullptr && strcasecmp(set, value) == 0;
+  };
+  // Who asks for sockets gets them.
+  if (is("NCCL_IB_DISABLE", "1") || is("NCCL_NET", "Socket")) return;
+  const char* advice = path.find("ucx") == std::string::npos ? ". For RDMA try STRAIT_UCX=on (docs/nccl.md)" : "";
   if (!ignored.empty())
-    log(LogLevel::warn, "between hosts data goes by " + std::string(transport) + ": " + listed(ignored) +
-                            " has no effect. For RDMA try STRAIT_UCX=on (docs/nccl.md)");
+    log(LogLevel::warn, "data goes by " + path + ": " + listed(ignored) + " has no effect" + advice);
 }
 
 void announce(int rank, int ranks) {

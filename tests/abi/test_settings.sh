@@ -22,10 +22,13 @@ grep "ignored settings" <<<"$said" | grep -q NCCL_ALGO || fail "NCCL_ALGO is not
 grep "ignored settings" <<<"$said" | grep -q NCCL_NET_PLUGIN || fail "NCCL_NET_PLUGIN is not named: $said"
 grep "ignored settings" <<<"$said" | grep -Eq "NCCL_(DEBUG|SOCKET_IFNAME|HOSTID|P2P_DISABLE)" && fail "a known one is named: $said"
 
-# InfiniBand's have no effect, and data goes by TCP: told where hosts are connected, once.
+# InfiniBand's have no effect where data goes by TCP: told once, unless the user asks for sockets.
 said="$(run STRAIT_TRANSPORT=tcp NCCL_IB_HCA=mlx5 NCCL_NET=IB NCCL_ALGO=Ring)"
-[[ "$(grep -c "between hosts data goes by tcp: NCCL_IB_HCA, NCCL_NET has no effect" <<<"$said")" == 1 ]] ||
+[[ "$(grep -c "data goes by tcp: NCCL_IB_HCA, NCCL_NET has no effect. For RDMA try STRAIT_UCX=on" <<<"$said")" == 1 ]] ||
   fail "not one warning on InfiniBand's settings: $said"
+for sockets in NCCL_IB_DISABLE=1 NCCL_NET=socket; do
+  [[ "$(run STRAIT_TRANSPORT=tcp NCCL_IB_HCA=mlx5 "$sockets")" == "sums are right, NCCL 22809" ]] || fail "a warning with $sockets"
+done
 [[ "$(run NCCL_IB_HCA=mlx5)" == "sums are right, NCCL 22809" ]] || fail "a warning on InfiniBand's settings within a host"
 
 # Who relies on this one would wait for half an hour.

@@ -131,7 +131,7 @@ Findings check_limits(const Machine& machine) {
   if (machine.memlock_bytes < least_locked)
     found.push_back({Severity::warning, "memlock",
                      fmt::format("this process may lock {} KB of memory (RLIMIT_MEMLOCK)", machine.memlock_bytes >> 10),
-                     "InfiniBand and RoCE cannot register buffers; what GPUs pin does not count",
+                     "InfiniBand and RoCE cannot register buffers; NVIDIA's driver 580 does not count what GPUs pin",
                      "ulimit -l unlimited; docker run --ulimit memlock=-1; LimitMEMLOCK=infinity in systemd units"});
   else
     found.push_back(

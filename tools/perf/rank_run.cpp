@@ -112,12 +112,14 @@ Status RankRun::find_settings() {
     value = setting;
     return checked(found, control_, "straitGetSetting");
   };
-  std::string wire, algorithm, tuning;
+  std::string wire, wire_calls, algorithm, tuning;
   STRAIT_TRY(value_of("STRAIT_WIRE", wire));
+  STRAIT_TRY(value_of("STRAIT_WIRE_CALLS", wire_calls));
   STRAIT_TRY(value_of("STRAIT_ALGORITHM", algorithm));
   STRAIT_TRY(value_of("STRAIT_TUNING_FILE", tuning));
   STRAIT_ASSIGN(const auto of_environment, tools::parse_wire(wire));
-  wire_ = options_.wire.value_or(*of_environment);
+  const bool is_exact = wire_calls != "all" && !is_reduction(options_.collective);
+  wire_ = options_.wire.value_or(is_exact ? WireFormat::off : *of_environment);
   in_rank_order_ = gpu_ != nullptr || (tuning.empty() && forces_rank_order(algorithm));
   return {};
 }

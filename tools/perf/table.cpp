@@ -49,7 +49,7 @@ std::string wire_line(const Options& o, WireFormat wire, std::size_t ranks) {
       all = all && can;
     }
   if (!some) return "";
-  return fmt::format("# Wire: {} ({}) at any size: STRAIT_WIRE_BYTES and _CALLS do not count here{}\n", name(wire),
+  return fmt::format("# Wire: {} ({}) at any size: STRAIT_WIRE_BYTES does not count here{}\n", name(wire),
                      o.wire ? "--wire" : "STRAIT_WIRE", all ? "" : "; types and redops that cannot have it are exact");
 }
 

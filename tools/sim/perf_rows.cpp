@@ -21,12 +21,15 @@ namespace strait::sim {
 namespace {
 
 /// Returns the wire format for calls that can have one, determined as for measured calls: --wire, otherwise
-/// STRAIT_WIRE.
+/// STRAIT_WIRE and STRAIT_WIRE_CALLS.
 Result<WireFormat> wire_of(const perf::Options& options) {
   if (options.wire) return *options.wire;
   const auto of_environment = Environment().text("STRAIT_WIRE");
   // The code is invalid_usage, because no command-line option is wrong.
   if (!of_environment) return fail(Code::invalid_usage, of_environment.error().message);
+  const auto calls = Environment().text("STRAIT_WIRE_CALLS");
+  if (!calls) return fail(Code::invalid_usage, calls.error().message);
+  if (*calls != "all" && !is_reduction(options.collective)) return WireFormat::off;
   STRAIT_ASSIGN(const auto wire, tools::parse_wire(*of_environment));
   return *wire;
 }

@@ -27,10 +27,13 @@ void Engine::say_goodbye() {
 }
 
 /// Waits, because the system closes the connections of a process that ends, and unsent data may be lost. The caller may
-/// be a signal handler that has interrupted the thread that holds the lock; then nothing is sent.
+/// be a signal handler that has interrupted the thread that holds the lock; then nothing is sent. For the lock it also
+/// waits a little beyond the deadline: the engine's own thread holds it only for moments, and many engines may share
+/// one deadline.
 void Engine::announce_exit(const Deadline& deadline) {
+  const Deadline for_lock = Deadline::after_ms(20);
   std::unique_lock lock(mutex_, std::try_to_lock);
-  while (!lock && !deadline.expired()) {
+  while (!lock && !(deadline.expired() && for_lock.expired())) {
     std::this_thread::yield();
     (void)lock.try_lock();
   }
