@@ -111,7 +111,7 @@ void add_explain(CLI::App& app, int& exit_code) {
   command->add_flag("--plan", options->plan, "Also print the steps of the plan")->excludes(json);
   command->add_option("--svg", options->svg, "Draw the plan into this file");
   command->add_option("--trace", options->trace, "Write the predicted timeline for chrome://tracing or Perfetto");
-  command->callback([options, &exit_code] { exit_code = end("explain", answer(*options)); });
+  command->callback([options, &exit_code] { exit_code = report_and_exit_code("explain", answer(*options)); });
 }
 
 }  // namespace strait::tools

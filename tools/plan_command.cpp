@@ -137,7 +137,7 @@ void add_plan(CLI::App& app, int& exit_code) {
       "Print a timeline of 1 MB on a simulated host, for chrome://tracing or Perfetto");
   format->require_option(0, 1);
   command->add_option("-o,--output", options->path, "Write to this file instead of the terminal");
-  command->callback([options, &exit_code] { exit_code = end("plan", answer(*options)); });
+  command->callback([options, &exit_code] { exit_code = report_and_exit_code("plan", answer(*options)); });
 }
 
 }  // namespace strait::tools

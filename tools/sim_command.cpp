@@ -156,7 +156,7 @@ void add_sim(CLI::App& app, int& exit_code) {
   command->add_option("--plot", options->plot,
                       "Draw the predictions into this file (.svg; without --train also .html)");
   declare_training(*command, *options);
-  command->callback([options, &exit_code] { exit_code = end("sim", answer(*options)); });
+  command->callback([options, &exit_code] { exit_code = report_and_exit_code("sim", answer(*options)); });
 }
 
 }  // namespace strait::tools

@@ -45,7 +45,7 @@ std::size_t RankPlan::steps() const {
 }
 
 RankPlan Algorithm::build(const PlanRequest& request, std::uint32_t rank) const {
-  RankPlan plan = nameless(request, rank);
+  RankPlan plan = build_unnamed(request, rank);
   plan.algorithm = name;
   return plan;
 }

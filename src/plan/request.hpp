@@ -52,7 +52,7 @@ struct Algorithm {
   std::string_view name;
   std::string_view source;  ///< paper, standard or "folklore"
   bool (*supports)(const PlanRequest&);
-  RankPlan (*nameless)(const PlanRequest&, std::uint32_t rank);  ///< the plan, without the algorithm's name
+  RankPlan (*build_unnamed)(const PlanRequest&, std::uint32_t rank);  ///< for build(), which names the plan
   Numerics sums = Numerics::rounded;  ///< numerics of its reductions; other collectives round nothing
 
   RankPlan build(const PlanRequest& request, std::uint32_t rank) const;

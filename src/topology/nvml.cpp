@@ -1,7 +1,6 @@
 #include "topology/nvml.hpp"
 
 #include <array>
-#include <memory>
 #include <set>
 
 #include "base/shared_library.hpp"

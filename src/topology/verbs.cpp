@@ -1,6 +1,7 @@
 #include "topology/verbs.hpp"
 
 #include <arpa/inet.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>

@@ -2,7 +2,6 @@
 #include <strait/strait.h>
 
 #include <algorithm>
-#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>

@@ -1,7 +1,6 @@
 #include "transports/tcp/ucx/ucx.hpp"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "base/own_thread.hpp"
 #include "base/shared_library.hpp"
