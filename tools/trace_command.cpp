@@ -11,6 +11,16 @@
 #include "trace/files.hpp"
 
 namespace strait::tools {
+namespace {
+
+Status show(const std::vector<std::string>& paths, bool all_calls, bool all_runs) {
+  STRAIT_ASSIGN(const trace::Recorded recorded, trace::read_files(paths, all_runs));
+  for (const std::string& file : recorded.left_out) tools::print(stderr, "strait trace: left out: {}\n", file);
+  tools::print(stdout, "{}", trace::report(recorded, all_calls));
+  return {};
+}
+
+}  // namespace
 
 void add_trace(CLI::App& app, int& exit_code) {
   struct Options {
@@ -25,14 +35,7 @@ void add_trace(CLI::App& app, int& exit_code) {
   command->add_flag("--calls", options->all_calls, "Also print every recorded call");
   command->add_flag("--all", options->all_runs, "Also show what earlier runs have left in the folder");
   command->callback([options, &exit_code] {
-    const auto recorded = trace::read_files(options->paths, options->all_runs);
-    if (!recorded) {
-      tools::print(stderr, "strait trace: {}\n", recorded.error().message);
-      exit_code = failed;
-      return;
-    }
-    for (const std::string& file : recorded->left_out) tools::print(stderr, "strait trace: left out: {}\n", file);
-    tools::print(stdout, "{}", trace::report(*recorded, options->all_calls));
+    exit_code = report_and_exit_code("trace", show(options->paths, options->all_calls, options->all_runs));
   });
 }
 

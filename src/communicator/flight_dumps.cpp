@@ -20,6 +20,7 @@
 #include "base/shortage.hpp"
 #include "base/unique_fd.hpp"
 #include "communicator/flight_folder.hpp"
+#include "communicator/flight_locks.hpp"
 #include "communicator/flight_recorder.hpp"
 #include "communicator/init_watch.hpp"
 
@@ -28,14 +29,14 @@ namespace {
 
 constexpr int dump_signal = SIGUSR1;
 
-/// What the process has to dump. Never destroyed: the thread that dumps it may outlive main().
+/// What the process has to dump. Never destroyed: the thread that dumps it may outlive main(). Its lock is
+/// FlightLocks::recorders.
 struct Recorders {
-  std::mutex mutex;
   std::set<const FlightRecorder*> live;
   std::set<InitWatch*> inits;  ///< of communicators that are being made, which have no recorder yet
-  /// Of inits that have failed since the last dump. The next one removes them: beside its files they would tell of
-  /// ranks that wait no more.
-  std::vector<std::shared_ptr<InitFile>> of_failed_inits;
+  /// Of inits that have ended: those that have failed, and those whose files could not be removed. The next dump
+  /// removes them: beside its files they would tell of ranks that wait no more.
+  std::vector<std::shared_ptr<InitFile>> outdated;
 };
 Recorders& recorders() {
   static auto* const all = new Recorders;
@@ -67,37 +68,56 @@ struct RecorderDump {
   std::string text;
 };
 
-/// Makes the texts while the recorders are kept from ending, and writes them afterwards: the end of a communicator or
-/// of an init must not wait for a file system that does not answer.
-void dump_all() {
+/// What a dump writes and removes.
+struct Dump {
   std::vector<RecorderDump> of_recorders;
   std::vector<InitDump> of_inits;
   std::vector<std::shared_ptr<InitFile>> outdated;
-  {
-    Recorders& all = recorders();
-    const std::scoped_lock lock(all.mutex);
-    for (const FlightRecorder* recorder : all.live)
-      of_recorders.push_back(
-          {static_cast<int>(recorder->about().rank), recorder->file_name(), recorder->json("signal")});
-    for (InitWatch* init : all.inits) of_inits.push_back(init->dump());
-    outdated.swap(all.of_failed_inits);
-  }
-  for (const InitDump& dump : of_inits) log_warn(dump.rank, dump.said);  // first: it needs no file system
-  if (of_recorders.empty() && of_inits.empty() && outdated.empty()) return;
-  const auto write = [of_recorders, of_inits, outdated]() -> Status {
-    for (const auto& file : outdated) std::remove(file->discard().c_str());
-    STRAIT_ASSIGN(const std::string folder, make_flight_folder());
-    const auto warn = [](int rank, const Status& written) {
-      if (!written) log_warn(rank, written.error().message);
-    };
-    for (const RecorderDump& dump : of_recorders)
-      warn(dump.rank, write_flight_file(folder + "/" + dump.file_name, dump.rank, dump.text));
-    for (const InitDump& dump : of_inits)
-      warn(dump.rank, dump.file->write(folder + "/" + dump.file_name, dump.rank, dump.text));
-    return {};
+};
+
+/// Makes the texts while the recorders are kept from ending.
+Dump make_dump() {
+  Dump dump;
+  const Recorders& all = recorders();
+  const std::scoped_lock lock(flight_locks().recorders);
+  for (const FlightRecorder* recorder : all.live)
+    dump.of_recorders.push_back(
+        {static_cast<int>(recorder->about().rank), recorder->file_name(), recorder->json("signal")});
+  for (InitWatch* init : all.inits) dump.of_inits.push_back(init->dump());
+  dump.outdated = all.outdated;
+  return dump;
+}
+
+Status write_dump(const Dump& dump) {
+  for (const auto& file : dump.outdated) std::remove(file->discard().c_str());
+  if (dump.of_recorders.empty() && dump.of_inits.empty()) return {};
+  STRAIT_ASSIGN(const std::string folder, make_flight_folder());
+  const auto warn = [](int rank, const Status& written) {
+    if (!written) log_warn(rank, written.error().message);
   };
-  if (const Status written = do_in_folder(flight_folder(), folder_patience, write); !written)
+  // Inits first: one that is older than its rank's record counts as one that has ended.
+  for (const InitDump& init : dump.of_inits)
+    warn(init.rank, init.file->write(folder + "/" + init.file_name, init.rank, init.text));
+  for (const RecorderDump& recorder : dump.of_recorders)
+    warn(recorder.rank, write_flight_file(folder + "/" + recorder.file_name, recorder.rank, recorder.text));
+  return {};
+}
+
+/// Writes apart from making the texts: the end of a communicator or of an init must not wait for a file system that
+/// does not answer. To be called by one thread only.
+void dump_all() {
+  Dump dump = make_dump();
+  for (const InitDump& init : dump.of_inits) log_warn(init.rank, init.said);  // first: it needs no file system
+  if (dump.of_recorders.empty() && dump.of_inits.empty() && dump.outdated.empty()) return;
+  const auto outdated = static_cast<std::ptrdiff_t>(dump.outdated.size());
+  auto write = [dump = std::move(dump)] { return write_dump(dump); };
+  if (const Status written = do_in_folder(flight_folder(), folder_patience, std::move(write)); !written) {
     log_warn(-1, "the flight recorder's files of SIGUSR1 are late or lost: " + written.error().message);
+    return;
+  }
+  const std::scoped_lock lock(flight_locks().recorders);
+  auto& all = recorders().outdated;
+  all.erase(all.begin(), all.begin() + outdated);  // nobody else has removed any, and others come at the end
 }
 
 void dump_all_at_each_byte(int pipe_end) {
@@ -139,7 +159,7 @@ void listen_for_signal() {
   if (inherited) {
     recorders().live.clear();  // the parent's, which dumps them itself
     recorders().inits.clear();
-    recorders().of_failed_inits.clear();
+    recorders().outdated.clear();
     return;
   }
   struct sigaction action {};
@@ -149,34 +169,44 @@ void listen_for_signal() {
   sigaction(dump_signal, &action, nullptr);
 }
 
+/// The recorders' lock must be held.
+void put_off_removal(std::shared_ptr<InitFile> file) noexcept {
+  try {
+    recorders().outdated.push_back(std::move(file));
+  } catch (const std::bad_alloc&) {  // the file stays for longer
+  }
+}
+
 }  // namespace
 
 void watch_for_signal(const FlightRecorder& recorder) {
   if (flight_folder().empty()) return;
-  const std::scoped_lock lock(recorders().mutex);
+  const std::scoped_lock lock(flight_locks().recorders);
   listen_for_signal();
   recorders().live.insert(&recorder);
 }
 
 void stop_watching(const FlightRecorder& recorder) {
-  const std::scoped_lock lock(recorders().mutex);
+  const std::scoped_lock lock(flight_locks().recorders);
   recorders().live.erase(&recorder);
 }
 
 void watch_for_signal(InitWatch& init) {
   if (flight_folder().empty()) return;
-  const std::scoped_lock lock(recorders().mutex);
+  const std::scoped_lock lock(flight_locks().recorders);
   listen_for_signal();
   recorders().inits.insert(&init);
 }
 
 void stop_watching(InitWatch& init) {
-  const std::scoped_lock lock(recorders().mutex);
+  const std::scoped_lock lock(flight_locks().recorders);
   recorders().inits.erase(&init);
-  try {
-    if (auto file = init.file_left()) recorders().of_failed_inits.push_back(std::move(file));
-  } catch (const std::bad_alloc&) {  // the file stays for longer
-  }
+  if (auto file = init.file_left()) put_off_removal(std::move(file));
+}
+
+void remove_at_next_signal(std::shared_ptr<InitFile> file) {
+  const std::scoped_lock lock(flight_locks().recorders);
+  put_off_removal(std::move(file));
 }
 
 Status dump_to_folder(const FlightRecorder& recorder, const std::string& reason) {
@@ -189,12 +219,12 @@ void dump_on_failure(const FlightRecorder& recorder, const Error& failure) {
   if (folder.empty()) return;
   const int rank = static_cast<int>(recorder.about().rank);
   const std::string path = folder + "/" + recorder.file_name();
-  const auto write = [rank, path, text = recorder.json(failure.message)]() -> Status {
+  auto write = [rank, path, text = recorder.json(failure.message)]() -> Status {
     STRAIT_TRY(make_flight_folder());
     return write_flight_file(path, rank, text);
   };
   // The rank is to hear of the failure, whatever the file system does.
-  if (const Status written = do_in_folder(folder, folder_patience, write); !written)
+  if (const Status written = do_in_folder(folder, folder_patience, std::move(write)); !written)
     log_warn(rank, written.error().message);
   else
     log_warn(rank, "the last calls are in " + path + "; `strait trace " + folder + "` shows who is behind");

@@ -25,14 +25,18 @@
 #include "base/size_limit.hpp"
 #include "base/unique_fd.hpp"
 #include "base/write_error.hpp"
+#include "communicator/flight_locks.hpp"
 
 namespace strait {
 namespace {
 
+/// A busy machine may need so long for a folder that is all right.
+constexpr std::int64_t least_patience_ms = 100;
+
 constexpr const char* folder_remedy = "Name one that is there and that this user can write to, or that can be made";
 
+/// Its lock is FlightLocks::known_folder.
 struct KnownFolder {
-  std::mutex mutex;
   std::string given;  ///< the variable's value
   std::string path;   ///< its absolute path
   bool is_prepared = false;
@@ -49,6 +53,7 @@ void look_up(KnownFolder& known) {
   std::error_code error;
   const std::filesystem::path path = given.empty() ? "" : std::filesystem::absolute(given, error);
   known.path = error ? given : path.string();  // without a working directory it cannot be made, which will be said
+  while (known.path.size() > 1 && known.path.ends_with('/')) known.path.pop_back();  // as in the paths of its files
   known.given = std::move(given);
   known.is_prepared = false;
 }
@@ -72,11 +77,8 @@ Status make_folder(const std::string& path) {
 }
 
 /// The folders that do not answer, once for each work that waits. A forked child has not the threads that wait, so the
-/// process belongs to the key.
-struct LateFolders {
-  std::mutex mutex;
-  std::multiset<std::pair<pid_t, std::string>> folders;
-};
+/// process belongs to the key. Their lock is FlightLocks::late_folders.
+using LateFolders = std::multiset<std::pair<pid_t, std::string>>;
 LateFolders& late_folders() {
   static auto* const late = new LateFolders;  // never destroyed: such threads may outlive main()
   return *late;
@@ -91,37 +93,42 @@ struct FolderWork {
   std::mutex mutex;
   std::condition_variable changed;
   std::optional<Status> result;
-  bool is_late = false;
+  std::optional<LateFolders::iterator> late;  ///< set once nobody waits for the result any more
 };
 
 tl::unexpected<Error> no_answer(const std::string& folder) {
-  return fail(Code::system_error, "the folder " + folder +
-                                      " (STRAIT_FLIGHT_RECORDER) does not answer. See whether its file system hangs "
-                                      "(`ls` would, too), or name a folder of a local disk");
+  return fail(Code::timeout, "the folder " + folder +
+                                 " (STRAIT_FLIGHT_RECORDER) does not answer. See whether its file system hangs "
+                                 "(`ls` would, too), or name a folder of a local disk");
 }
 
-void do_and_tell(FolderWork& work) {
-  is_own_thread = true;
-  const Status done = catch_shortage(work.work);
-  const std::scoped_lock lock(work.mutex);
-  work.result = done;
-  work.changed.notify_all();
-  if (!work.is_late) return;
+void tell_late(const FolderWork& work, const Status& done) {
   const auto waited = std::chrono::duration_cast<std::chrono::seconds>(FolderWork::Clock::now() - work.began);
   log_warn(-1, "the folder " + work.folder + " (STRAIT_FLIGHT_RECORDER) has answered after " +
                    std::to_string(waited.count()) + " s" + (done ? "" : ": " + done.error().message));
-  LateFolders& late = late_folders();
-  const std::scoped_lock lock_late(late.mutex);
-  late.folders.erase(late.folders.find({getpid(), work.folder}));
+}
+
+/// Throws nothing where there is no memory left: that would end the process.
+void do_and_tell(FolderWork& work) {
+  is_own_thread = true;
+  Status done = catch_shortage(work.work);
+  const std::scoped_lock lock(work.mutex);
+  if (!work.late) {
+    work.result = std::move(done);
+    work.changed.notify_all();
+    return;
+  }
+  (void)catch_shortage([&] { tell_late(work, done); });
+  const std::scoped_lock lock_late(flight_locks().late_folders);
+  late_folders().erase(*work.late);
 }
 
 }  // namespace
 
 Status do_in_folder(const std::string& folder, std::chrono::milliseconds patience, std::function<Status()> work) {
-  LateFolders& late = late_folders();
   {
-    const std::scoped_lock lock(late.mutex);
-    if (late.folders.contains({getpid(), folder})) return no_answer(folder);
+    const std::scoped_lock lock(flight_locks().late_folders);
+    if (late_folders().contains({getpid(), folder})) return no_answer(folder);
   }
   const std::shared_ptr<FolderWork> shared(new FolderWork{.folder = folder, .work = std::move(work)});
   try {
@@ -131,16 +138,16 @@ Status do_in_folder(const std::string& folder, std::chrono::milliseconds patienc
     return shared->work();  // a folder that answers is the rule
   }
   std::unique_lock lock(shared->mutex);
-  if (shared->changed.wait_for(lock, patience, [&] { return shared->result.has_value(); })) return *shared->result;
-  const std::scoped_lock lock_late(late.mutex);
-  late.folders.emplace(getpid(), folder);
-  shared->is_late = true;
+  if (shared->changed.wait_for(lock, patience, [&] { return shared->result.has_value(); }))
+    return std::move(*shared->result);
+  const std::scoped_lock lock_late(flight_locks().late_folders);
+  shared->late = late_folders().emplace(getpid(), folder);
   return no_answer(folder);
 }
 
 std::string flight_folder() {
   KnownFolder& known = known_folder();
-  const std::scoped_lock lock(known.mutex);
+  const std::scoped_lock lock(flight_locks().known_folder);
   look_up(known);
   return known.path;
 }
@@ -178,15 +185,19 @@ void prepare_flight_folder(const Deadline& deadline, Status (*check)(const std::
   KnownFolder& known = known_folder();
   std::string path;
   {
-    const std::scoped_lock lock(known.mutex);
+    const std::scoped_lock lock(flight_locks().known_folder);
     look_up(known);
     if (known.path.empty() || known.is_prepared) return;
     known.is_prepared = true;
     path = known.path;
   }
-  const auto patience = std::min(folder_patience, std::chrono::milliseconds(deadline.remaining_ms() / 10));
-  if (const Status checked = do_in_folder(path, patience, [path, check] { return check(path); }); !checked)
-    log_warn(-1, "the flight recorder's files will be lost: " + checked.error().message);
+  const std::int64_t left_ms = deadline.remaining_ms();
+  const std::chrono::milliseconds fair(std::max(left_ms / 10, std::min(least_patience_ms, left_ms / 2)));
+  const Status checked = do_in_folder(path, std::min(folder_patience, fair), [path, check] { return check(path); });
+  if (checked) return;
+  const bool is_late = checked.error().code == Code::timeout;
+  log_warn(-1, std::string("the flight recorder's files ") + (is_late ? "may" : "will") +
+                   " be lost: " + checked.error().message);
 }
 
 }  // namespace strait

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -79,6 +80,7 @@ class FlightRecorder {
   std::uint64_t finished_messages_ = 0;
 };
 
+class InitFile;
 class InitWatch;
 
 /// Between these two calls a recorder, or an init, is dumped into the folder that STRAIT_FLIGHT_RECORDER names when the
@@ -87,6 +89,8 @@ void watch_for_signal(const FlightRecorder& recorder);
 void stop_watching(const FlightRecorder& recorder);
 void watch_for_signal(InitWatch& init);
 void stop_watching(InitWatch& init);
+/// Removes the file of an init that has ended when the process gets the next SIGUSR1.
+void remove_at_next_signal(std::shared_ptr<InitFile> file);
 /// Dumps into the folder that STRAIT_FLIGHT_RECORDER names (flight_folder.hpp); an error if it names none, or cannot be
 /// written to.
 Status dump_to_folder(const FlightRecorder& recorder, const std::string& reason);

@@ -47,18 +47,29 @@ std::vector<int> missing_ranks(const InitProgress::State& state) {
 }  // namespace
 
 InitWatch::InitWatch(const char* call, const Deadline& deadline, const InitPlace& place)
-    : call_(call), place_(place), number_(next_init()) {
+    : call_(call), place_(place), number_(next_init()), awaits_calls_(!place.communicator.empty()) {
   progress_.set_place(place.rank, place.ranks);
+  if (awaits_calls_) progress_.await(std::string("all ranks of the communicator to call ") + call);
   warn_of_unknown_variables();
-  watch_for_signal(*this);
-  prepare_flight_folder(deadline);
+  watch_for_signal(*this);  // before the folder is made: who sees that may send the signal
+  // From here on nothing may be thrown: no destructor would take this object from those that are watched.
+  (void)catch_shortage([&] { prepare_flight_folder(deadline); });
 }
 
 InitWatch::~InitWatch() {
   stop_watching(*this);
   if (!has_succeeded_) return;
   const Status removed = catch_shortage([this] { return remove_file(); });
-  if (!removed) log_warn(-1, "the file of an init that is done stays: " + removed.error().message);
+  if (removed) return;
+  remove_at_next_signal(file_);
+  (void)catch_shortage([&] {
+    log_warn(-1, "the file of an init that is done stays until the next SIGUSR1: " + removed.error().message);
+  });
+}
+
+void InitWatch::all_have_called(std::string awaits) {
+  progress_.await(std::move(awaits));
+  awaits_calls_ = false;
 }
 
 Status InitWatch::remove_file() {
@@ -86,6 +97,7 @@ std::string InitWatch::json(const InitProgress::State& state) const {
                         {"of", of},
                         {"root", state.root ? state.root->to_string() : ""},
                         {"awaits", state.awaits},
+                        {"awaits_calls", awaits_calls_.load()},
                         {"awaits_since_unix_us", unix_us(state.awaits_since)},
                         {"missing", missing_ranks(state)},
                         {"began_unix_us", unix_us(began_)},
@@ -119,7 +131,7 @@ Status InitFile::write(const std::string& path, int rank, const std::string& tex
     const std::scoped_lock lock(mutex_);
     // Before the rank knew its number, the file had another name.
     outdated = is_discarded_ ? path : path_ != path ? path_ : "";
-    path_ = is_discarded_ ? "" : path;
+    if (!is_discarded_) path_ = path;
   }
   if (!outdated.empty()) std::remove(outdated.c_str());
   return {};
@@ -128,7 +140,7 @@ Status InitFile::write(const std::string& path, int rank, const std::string& tex
 std::string InitFile::discard() {
   const std::scoped_lock lock(mutex_);
   is_discarded_ = true;
-  return std::exchange(path_, "");
+  return path_;
 }
 
 }  // namespace strait

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -17,13 +18,13 @@ class InitFile {
  public:
   /// Writes the file, unless it has been discarded. To be called by one thread at a time.
   Status write(const std::string& path, int rank, const std::string& text);
-  /// Returns the path of the file, which the caller is to remove; "": there is none. What is being written meanwhile
-  /// goes once it is written. Uses no file.
+  /// Returns the path of the file, which the caller is to remove (and may ask for again if it could not); "": there is
+  /// none. What is being written meanwhile goes once it is written. Uses no file.
   std::string discard();
 
  private:
   std::mutex mutex_;  ///< never held while a file is used
-  std::string path_;  ///< of the file that is there; "": none
+  std::string path_;  ///< of the file that was written last; "": none
   bool is_discarded_ = false;
 };
 
@@ -50,14 +51,17 @@ struct InitPlace {
 /// the file is removed; after a failure it stays until the next signal, whose files then tell what is the case.
 class InitWatch {
  public:
-  /// `call`: the function of strait.h, which has that deadline. The first object of a process
-  /// reports what is wrong with its environment but is no reason to fail, and begins to listen for the signal.
+  /// `call`: the function of strait.h, which has that deadline. The first object of a process reports what is wrong
+  /// with its environment but is no reason to fail, and begins to listen for the signal. If all ranks of a communicator
+  /// make the call, the rank waits for them from now on.
   InitWatch(const char* call, const Deadline& deadline, const InitPlace& place = {});
   ~InitWatch();
   InitWatch(const InitWatch&) = delete;
   InitWatch& operator=(const InitWatch&) = delete;
 
   InitProgress& progress() { return progress_; }
+  /// All ranks of the communicator have made the call; notes what the rank waits for from now on.
+  void all_have_called(std::string awaits);
   void succeed() { has_succeeded_ = true; }
 
   // To be called with the recorders' lock held, so that the object exists.
@@ -77,6 +81,7 @@ class InitWatch {
   const InitProgress::Clock::time_point began_ = InitProgress::Clock::now();
   const std::shared_ptr<InitFile> file_ = std::make_shared<InitFile>();
   InitProgress progress_;
+  std::atomic<bool> awaits_calls_;  ///< whether all ranks of a communicator are to make the call, and some may not have
   bool was_dumped_ = false;
   bool has_succeeded_ = false;
 };

@@ -5,10 +5,6 @@
 
 namespace strait {
 
-InitPlace Comm::init_place() const {
-  return {static_cast<int>(rank_), static_cast<int>(ranks_), recorder_->communicator()};
-}
-
 Status Comm::register_memory(std::uint64_t handle, void* pointer, std::size_t bytes) {
   Status registered = or_tell_out_of_memory([&] { return register_on_all(handle, pointer, bytes); });
   if (!registered) STRAIT_TRY(cause_of(registered.error()));
@@ -21,10 +17,9 @@ Status Comm::register_on_all(std::uint64_t handle, void* pointer, std::size_t by
   device_deadline_ = deadline;
   channel_->set_call("registration of memory");
   InitWatch init("straitCommRegister", deadline, init_place());
-  init.progress().await("all ranks of the communicator to call straitCommRegister");
   STRAIT_TRY(begin_set_up(SetUpCall::registration, deadline));
+  init.all_have_called("the other ranks, which register their memory too");
   const std::uint64_t number = registrations_.next_number();
-  init.progress().await("the other ranks, which register their memory too");
   registrations_.add(handle, number, pointer, bytes);  // first, as it may need memory
   Status agreed = register_with_all(number, pointer, bytes, deadline);
   if (agreed)

@@ -12,6 +12,7 @@
 #include "communicator/comm.hpp"
 #include "communicator/facts.hpp"
 #include "communicator/gather.hpp"
+#include "communicator/init_watch.hpp"
 #include "communicator/transports.hpp"
 
 namespace strait {
@@ -214,6 +215,10 @@ Status Comm::cause_of(const Error& error) {
   STRAIT_TRY(announce_failure());
   if (error.code == Code::remote_error) STRAIT_TRY(death_behind(error));
   return {};
+}
+
+InitPlace Comm::init_place() const {
+  return {static_cast<int>(rank_), static_cast<int>(ranks_), recorder_->communicator()};
 }
 
 Status Comm::begin_set_up(SetUpCall call, const Deadline& deadline) {

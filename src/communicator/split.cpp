@@ -94,9 +94,13 @@ Result<std::unique_ptr<Comm>> Comm::make_part(int color, int key, const CommOpti
     int key;
   };
   const Deadline deadline = Deadline::after_ms(options_.init_timeout_ms);
-  InitWatch init("straitCommSplit", deadline, init_place());
-  init.progress().await("all ranks of the communicator to call straitCommSplit");
+  std::optional<InitWatch> init;
+  // open_hosts() splits a communicator of GPUs that is being made: the user's call is another one, which is watched.
+  const bool is_in_init = options_.device >= 0 && !device_;
+  if (!is_in_init) init.emplace("straitCommSplit", deadline, init_place());
+  InitProgress* const progress = init ? &init->progress() : nullptr;
   STRAIT_TRY(begin_set_up(SetUpCall::split, deadline));
+  if (init) init->all_have_called("the other ranks, which tell what parts they want");
   STRAIT_ASSIGN(const auto wishes, gather(*channel_, Wish{color, key}, deadline));
   std::vector<std::uint32_t> members;
   for (std::uint32_t other = 0; other < ranks_; ++other)
@@ -123,10 +127,10 @@ Result<std::unique_ptr<Comm>> Comm::make_part(int color, int key, const CommOpti
   place.call = channel_->call();  // the split, or the initialization that needs this part
   place.rank = static_cast<int>(std::find(members.begin(), members.end(), rank_) - members.begin());
   place.ranks = static_cast<int>(members.size());
-  place.progress = &init.progress();
+  place.progress = progress;
   STRAIT_ASSIGN(auto channel, join_part(color < 0 ? nullptr : &ids[members.front()], place, deadline));
   if (!channel) {
-    init.succeed();
+    if (init) init->succeed();
     return std::unique_ptr<Comm>();
   }
   CommOptions part = options;
@@ -137,8 +141,8 @@ Result<std::unique_ptr<Comm>> Comm::make_part(int color, int key, const CommOpti
     const Status whole = watch_->sticky();
     return (is_cancelled && is_cancelled()) || (!whole && whole.error().code == Code::aborted);
   };
-  auto made = create(std::move(channel), part, is_over, &init.progress());
-  if (made) init.succeed();
+  auto made = create(std::move(channel), part, is_over, progress);
+  if (made && init) init->succeed();
   return made;
 }
 

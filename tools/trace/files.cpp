@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <ranges>
 #include <set>
 #include <tuple>
 
@@ -122,9 +123,10 @@ void add(const Json& json, std::map<std::string, Flight>& flights) {
   }
 }
 
-/// When a file was written, and when the process began that wrote it.
+/// When a file was written, when the process began that wrote it, and of which communicator it is.
 struct FileTimes {
   std::string path;
+  std::string communicator;  ///< "": of none
   double unix_us = 0;
   double process_began_unix_us = 0;  ///< 0: not known
 };
@@ -137,9 +139,11 @@ FileTimes times_of(const std::string& path, std::istream& stream) {
   };
   try {
     const Json json = Json::parse(stream, is_kept);
-    return {path, json.at("unix_us"), json.value("process_began_unix_us", 0.0)};
+    const Json of = json.value("of", Json());  // of an init
+    return {path, (of.is_null() ? json : of).value("communicator", ""), json.at("unix_us"),
+            json.value("process_began_unix_us", 0.0)};
   } catch (const Json::exception&) {
-    return {path, std::numeric_limits<double>::infinity(), 0};
+    return {path, "", std::numeric_limits<double>::infinity(), 0};
   }
 }
 
@@ -211,14 +215,14 @@ Result<Recorded> read_files(const std::vector<std::string>& paths, bool all_runs
     files.push_back(times_of(file, stream));
   }
   if (files.empty())
-    return fail(Code::invalid_argument,
+    return fail(Code::invalid_usage,
                 fmt::format("no file of a flight recorder is in {}. Set STRAIT_FLIGHT_RECORDER to a folder before the "
                             "program starts, and name that folder",
                             fmt::join(paths, ", ")));
   Recorded recorded{.all_runs = all_runs};
   const auto runs = by_age(std::move(files), &FileTimes::process_began_unix_us);
-  for (const auto& of_run : runs) {
-    if (!all_runs && &of_run != &runs.back()) {
+  for (const auto& of_run : std::views::reverse(runs)) {
+    if (!all_runs && !recorded.runs.empty()) {  // there is one that can be used
       recorded.earlier_files += of_run.size();
       for (const FileTimes& file : of_run) recorded.earlier_unix_us = std::max(recorded.earlier_unix_us, file.unix_us);
       continue;
@@ -226,7 +230,8 @@ Result<Recorded> read_files(const std::vector<std::string>& paths, bool all_runs
     STRAIT_ASSIGN(Run run, read_run(of_run, recorded.left_out));
     if (!run.flights.empty() || !run.inits.empty()) recorded.runs.push_back(std::move(run));
   }
-  if (recorded.runs.empty()) return fail(Code::invalid_argument, recorded.left_out.back());
+  if (recorded.runs.empty()) return fail(Code::invalid_usage, recorded.left_out.front());
+  std::ranges::reverse(recorded.runs);
   return recorded;
 }
 
@@ -242,7 +247,7 @@ std::string report(const Run& run, bool all_calls, bool all_runs) {
     text += (text.empty() ? "" : "\n") + report(flight, all_calls, of_flight);
     // All is said of those. Of the others it is not: their parts have ranks of their own.
     std::erase_if(others, [&](const RankInInit& init) {
-      return waits_for_calls(init) && init.communicator == flight.communicator;
+      return init.communicator == flight.communicator && (waits_for_calls(init) || is_outdated(flight, init));
     });
   }
   if (!others.empty()) text += (text.empty() ? "" : "\n") + report_inits(others, all_runs);

@@ -20,15 +20,15 @@ struct Run {
 
 struct Recorded {
   bool all_runs = false;
-  std::vector<Run> runs;          ///< the oldest first; only the newest if not `all_runs`
-  std::size_t earlier_files = 0;  ///< of the others
+  std::vector<Run> runs;          ///< the oldest first; only the newest that can be used if not `all_runs`
+  std::size_t earlier_files = 0;  ///< of those before it
   double earlier_unix_us = 0;     ///< when the last of them was written
   /// Files that are cut short, or not from a flight recorder, and what is wrong with them.
   std::vector<std::string> left_out;
 };
 
-/// Reads files and, of a folder, its files strait-flight-*.json. `all_runs`: not only those of the newest run. Returns
-/// an error if there is none that can be used.
+/// Reads files and, of a folder, its files strait-flight-*.json. `all_runs`: not only those of the newest run in which
+/// there is one that can be used. Returns an error if there is none that can be used.
 Result<Recorded> read_files(const std::vector<std::string>& paths, bool all_runs = false);
 
 /// Formats what is known, and who is behind. `all_calls`: also lists every call of each rank.

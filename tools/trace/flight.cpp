@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "utc.hpp"
 
@@ -156,37 +157,66 @@ std::string gpu_verdict(const Flight& flight) {
 }
 
 /// Returns the rank's call for which all ranks meet; null: it is in none.
-const RankInInit* set_up_of(std::size_t rank, const std::vector<RankInInit>& inits) {
-  const auto found = std::ranges::find_if(inits, [&](const RankInInit& init) {
-    return init.rank_there >= 0 && static_cast<std::size_t>(init.rank_there) == rank;
-  });
-  return found != inits.end() ? &*found : nullptr;
+const RankInInit* set_up_of(const Flight& flight, std::size_t rank, const std::vector<RankInInit>& inits) {
+  const RankInInit* newest = nullptr;
+  for (const RankInInit& init : inits)
+    if (std::cmp_equal(init.rank_there, rank) && !is_outdated(flight, init) &&
+        (newest == nullptr || init.unix_us > newest->unix_us))
+      newest = &init;
+  return newest;
+}
+
+/// Ranks that are in one call for which all ranks meet.
+struct Inside {
+  std::string names;
+  double since_us = std::numeric_limits<double>::infinity();  ///< when the first of them began to wait
+  std::size_t waiting = 0;                                    ///< how many wait for others to call it
+  std::size_t ahead = 0;                                      ///< how many know that all ranks have called it
+  std::size_t ranks = 0;
+};
+
+/// Says of a rank that is not in the call that others wait for others to make it.
+std::string without_set_up(const Flight& flight, std::size_t rank, const std::string& call, double since_us,
+                           const std::vector<RankInInit>& inits) {
+  const RankRecord& other = flight.ranks[rank];
+  if (std::ranges::any_of(
+          inits, [&](const RankInInit& init) { return std::cmp_equal(init.rank_there, rank) && init.call == call; }))
+    return fmt::format("Cannot tell: {} was in {} before its file was written, and may be again\n", other.name, call);
+  // Only its own file would tell that it is in the call.
+  const double lacking_us = other.file_unix_us - since_us;
+  if (other.has_file && lacking_us < slip_us)
+    return fmt::format("Cannot tell: {} had not called {} when last seen, {} {} others did\n", other.name, call,
+                       span(std::abs(lacking_us)), lacking_us < 0 ? "before" : "after");
+  return fmt::format("Behind: {} has not called {}{}, as others did {}\n", other.name, call,
+                     other.has_file ? "" : " (or wrote no file)", ago(flight.unix_us - since_us));
 }
 
 /// Says who is in a call for which all ranks meet, and who has not come.
 std::string set_up_verdict(const Flight& flight, const std::vector<RankInInit>& inits) {
-  std::map<std::string, std::pair<std::string, double>> calls;  // the ranks in it, and since when the first one waits
+  std::map<std::string, Inside> calls;
   for (std::size_t rank = 0; rank < flight.ranks.size(); ++rank)
-    if (const RankInInit* init = set_up_of(rank, inits); init != nullptr) {
-      auto& [names, since_us] = calls.try_emplace(init->call, "", init->awaits_since_unix_us).first->second;
-      names += (names.empty() ? "" : ", ") + flight.ranks[rank].name;
-      since_us = std::min(since_us, init->awaits_since_unix_us);
+    if (const RankInInit* init = set_up_of(flight, rank, inits); init != nullptr) {
+      Inside& inside = calls[init->call];
+      inside.names += (inside.names.empty() ? "" : ", ") + flight.ranks[rank].name;
+      inside.since_us = std::min(inside.since_us, init->awaits_since_unix_us);
+      inside.waiting += waits_for_calls(*init) ? 1 : 0;
+      inside.ahead += init->awaits_calls == false ? 1 : 0;
+      ++inside.ranks;
     }
   std::string text;
-  for (const auto& [call, ranks] : calls) text += fmt::format("In {}: {}\n", call, ranks.first);
-  if (calls.size() != 1 || !std::ranges::all_of(inits, waits_for_calls)) return text;
-  const auto& [call, ranks] = *calls.begin();
+  for (const auto& [call, inside] : calls) text += fmt::format("In {}: {}\n", call, inside.names);
+  if (calls.size() != 1) return text;
+  const auto& [call, inside] = *calls.begin();
+  std::string others;
   for (std::size_t rank = 0; rank < flight.ranks.size(); ++rank) {
-    const RankRecord& other = flight.ranks[rank];
-    if (set_up_of(rank, inits) != nullptr || other.left) continue;
-    // Only its own file would tell that it is in the call.
-    const double lacking_us = other.file_unix_us - ranks.second;
-    text += other.has_file && lacking_us < slip_us
-                ? fmt::format("Cannot tell: {} had not called {} when last seen, {} {} others did\n", other.name, call,
-                              span(std::abs(lacking_us)), lacking_us < 0 ? "before" : "after")
-                : fmt::format("Behind: {} has not called {}{}, as others did {}\n", other.name, call,
-                              other.has_file ? "" : " (or wrote no file)", ago(flight.unix_us - ranks.second));
+    if (set_up_of(flight, rank, inits) != nullptr || flight.ranks[rank].left) continue;
+    others += (others.empty() ? "" : ", ") + flight.ranks[rank].name;
+    if (inside.waiting == inside.ranks) text += without_set_up(flight, rank, call, inside.since_us, inits);
   }
+  // The call meets more than once: from then on some ranks may have returned from it.
+  if (!others.empty() && inside.waiting != inside.ranks)
+    text += fmt::format("Not in it: {} ({}done with it, or without a file)\n", others,
+                        inside.ahead == inside.ranks ? "all ranks have called it: " : "not called yet, or ");
   return text;
 }
 
@@ -226,6 +256,13 @@ std::string verdict(const Flight& flight, const std::vector<RankInInit>& inits) 
 
 }  // namespace
 
+bool is_outdated(const Flight& flight, const RankInInit& init) {
+  if (init.communicator != flight.communicator || init.rank_there < 0) return false;
+  const auto rank = static_cast<std::size_t>(init.rank_there);
+  if (rank >= flight.ranks.size() || !flight.ranks[rank].has_file) return false;
+  return init.unix_us + 1 < flight.ranks[rank].file_unix_us;  // inits write whole microseconds
+}
+
 std::string report(const Flight& flight, bool all_calls, const std::vector<RankInInit>& inits) {
   std::string text = fmt::format("Communicator {} of {} ranks through {}\n", flight.communicator, flight.ranks.size(),
                                  flight.transport);
@@ -245,7 +282,7 @@ std::string report(const Flight& flight, bool all_calls, const std::vector<RankI
   text += fmt::format("\n{:<{}}  {:<{}}  state\n", "rank", name_width, "last posted", call_width);
   for (std::size_t number = 0; number < flight.ranks.size(); ++number) {
     const RankRecord& rank = flight.ranks[number];
-    const RankInInit* set_up = set_up_of(number, inits);
+    const RankInInit* set_up = set_up_of(flight, number, inits);
     const std::string state =
         set_up == nullptr ? state_of(rank, flight.unix_us)
                           : fmt::format("in {}, for {}", set_up->call, span(set_up->unix_us - set_up->began_unix_us));

@@ -61,6 +61,10 @@ struct Flight {
   std::vector<RankRecord> ranks;
 };
 
+/// Returns whether the rank has written its record after that file. A signal writes both, the record as of a moment
+/// before: so the rank's call has failed since then, or the program has asked for the record alone.
+bool is_outdated(const Flight& flight, const RankInInit& init);
+
 /// Formats a table of the ranks, and then says who is behind. `all_calls`: also lists every call of each rank. `inits`:
 /// those of its ranks that are in a call for which all ranks meet.
 std::string report(const Flight& flight, bool all_calls, const std::vector<RankInInit>& inits = {});

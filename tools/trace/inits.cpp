@@ -24,6 +24,8 @@ std::string name_of(const RankInInit& init) {
   return fmt::format("rank {} ({})", init.rank < 0 ? "?" : std::to_string(init.rank), init.process);
 }
 
+bool may_wait_for_calls(const RankInInit& init) { return init.awaits_calls.value_or(true); }
+
 std::string list(const auto& ranks) { return fmt::format("{}", fmt::join(ranks, ", ")); }
 
 /// Returns who is missing, as the process knows in which the ranks join, or else who has no file.
@@ -41,8 +43,10 @@ std::string missing_ranks(const std::vector<RankInInit>& inits) {
   without_file.insert(first.known_as.begin(), first.known_as.end());
   for (const RankInInit& init : inits) without_file.erase(init.rank);
   // Ranks that have a communicator already may well have written a file: that one's.
-  if (!without_file.empty() && waits_for_calls(first))
-    text += fmt::format("Behind: rank {}, which has not called {}, or is done with it, or wrote no file\n",
+  if (!without_file.empty() && std::ranges::all_of(inits, waits_for_calls))
+    text += fmt::format("Behind: rank {}, which has not called {}, or wrote no file\n", list(without_file), first.call);
+  else if (!without_file.empty() && std::ranges::any_of(inits, may_wait_for_calls))
+    text += fmt::format("Not in it: rank {}, which has not called {}, or is done with it, or wrote no file\n",
                         list(without_file), first.call);
   else if (!without_file.empty())
     text += fmt::format(
@@ -91,6 +95,10 @@ RankInInit read_init(const nlohmann::json& json) {
     init.communicator = printable_text(of->at("communicator"));
     init.rank_there = of->at("rank");
   }
+  if (const auto awaits_calls = json.find("awaits_calls"); awaits_calls != json.end())
+    init.awaits_calls = awaits_calls->get<bool>();
+  else if (!init.communicator.empty() && init.root.empty())
+    init.awaits_calls.reset();
   return init;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,12 @@ struct RankInInit {
   int ranks = 0;     ///< 0: likewise
   /// In a shrink the numbers of the ranks that take part, which are those of the earlier communicator; otherwise empty.
   std::vector<int> known_as{};
-  std::string process;         ///< "host n7, pid 4711"
-  std::string root;            ///< where the ranks join; "": the rank did not know it yet
-  std::string awaits;          ///< what it waited for
+  std::string process;  ///< "host n7, pid 4711"
+  std::string root;     ///< where the ranks join; "": the rank did not know it yet
+  std::string awaits;   ///< what it waited for
+  /// Whether it waited for others to make the call, as all ranks of the communicator are to; nothing: that is unknown
+  /// (earlier versions wrote none).
+  std::optional<bool> awaits_calls = false;
   std::string communicator{};  ///< whose ranks all make the call; "": there was none yet
   int rank_there = -1;         ///< its rank in that communicator
   double began_unix_us = 0;
@@ -26,8 +30,8 @@ struct RankInInit {
   std::vector<int> missing{};  ///< the ranks that had not joined, if this rank's process knew
 };
 
-/// Returns whether the rank waited for others to make the call: these have not made it, or have no file.
-inline bool waits_for_calls(const RankInInit& init) { return !init.communicator.empty() && init.root.empty(); }
+/// Returns whether the rank certainly waited for others to make the call: these had not made it.
+inline bool waits_for_calls(const RankInInit& init) { return init.awaits_calls.value_or(false); }
 
 /// Whether the file is of a rank in its init, and not of a communicator.
 bool is_of_init(const nlohmann::json& json);

@@ -16,8 +16,10 @@ std::int64_t now_us() {
 }
 
 TEST(ProcessBegan, IsWhenTheProcessWasStarted) {
-  EXPECT_LE(process_began_unix_us(), now_us());
+  const std::int64_t own = process_began_unix_us();
+  EXPECT_LE(own, now_us());
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(process_began_unix_us(), own);
   const std::int64_t before = now_us();
   const pid_t child = fork();
   if (child == 0) {

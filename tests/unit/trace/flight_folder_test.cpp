@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -63,9 +65,44 @@ TEST_F(FlightFolder, ThatDoesNotAnswerIsAWarningAndHoldsUpNoInit) {
   EXPECT_GE(waited, 190ms) << "a tenth of the time";
   await_asked(1);
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              HasSubstr("the flight recorder's files will be lost: the folder /hanging (STRAIT_FLIGHT_RECORDER) does "
+              HasSubstr("the flight recorder's files may be lost: the folder /hanging (STRAIT_FLIGHT_RECORDER) does "
                         "not answer. See whether its file system hangs"));
   EXPECT_THAT(answer("/hanging"), HasSubstr("the folder /hanging (STRAIT_FLIGHT_RECORDER) has answered after "));
+}
+
+TEST_F(FlightFolder, HasUpToATenthOfASecond) {
+  setenv("STRAIT_FLIGHT_RECORDER", "/slow", 1);
+  const auto begin = Clock::now();
+  prepare_flight_folder(Deadline::after_ms(400), await_answer);
+  EXPECT_GE(Clock::now() - begin, 95ms);
+  answer("/slow");
+}
+
+TEST_F(FlightFolder, HasOneNameHoweverItIsSpelt) {
+  setenv("STRAIT_FLIGHT_RECORDER", "/nfs/x//", 1);
+  EXPECT_EQ(flight_folder(), "/nfs/x");
+  setenv("STRAIT_FLIGHT_RECORDER", "/", 1);
+  EXPECT_EQ(flight_folder(), "/");
+}
+
+/// A forked child uses the folder although other threads of its parent did so when it began.
+TEST_F(FlightFolder, IsNotLockedInAForkedChild) {
+  setenv("STRAIT_FLIGHT_RECORDER", "/forked", 1);
+  std::atomic<bool> done{false};
+  std::jthread busy([&] {
+    while (!done) (void)flight_folder();
+  });
+  for (int times = 0; times < 50; ++times) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(10);
+      _exit(flight_folder() == "/forked" ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  done = true;
 }
 
 TEST_F(FlightFolder, ThatFailsLateSaysWhy) {
@@ -113,7 +150,7 @@ TEST(InitFile, HasTheNameOfItsLastDumpAndGoesWhenItIsDiscarded) {
   std::filesystem::remove(known);
   EXPECT_TRUE(file.write(known, 0, "{}"));
   EXPECT_TRUE(std::filesystem::is_empty(folder)) << "the init is done";
-  EXPECT_EQ(file.discard(), "");
+  EXPECT_EQ(file.discard(), known) << "where it could not be removed it is asked for again";
   std::filesystem::remove(folder);
 }
 

@@ -91,12 +91,24 @@ TEST_F(Inits, TheRankThatHasNotCalledTheSplitIsBehind) {
     json["call"] = "straitCommSplit";
     json["root"] = "";
     json["of"] = {{"communicator", "abc"}, {"rank", rank}};
+    json["awaits_calls"] = true;
     write(json);
   }
   EXPECT_THAT(said(), AllOf(HasSubstr("In straitCommSplit: 3 of 4 ranks\n"),
-                            HasSubstr("Behind: rank 1, which has not called straitCommSplit, or is done with it, or "
-                                      "wrote no file\n"),
+                            HasSubstr("Behind: rank 1, which has not called straitCommSplit, or wrote no file\n"),
                             Not(HasSubstr("No file of"))));
+}
+
+/// Files of earlier versions do not say whether ranks wait for the call, or for what comes after it.
+TEST_F(Inits, WhereRanksMayHaveReturnedNobodyIsBehind) {
+  Json json = file_of(0);
+  json["call"] = "straitCommSplit";
+  json["root"] = "";
+  json["of"] = {{"communicator", "abc"}, {"rank", 0}};
+  write(json);
+  EXPECT_THAT(said(), AllOf(HasSubstr("Not in it: rank 1, 2, 3, which has not called straitCommSplit, or is done with "
+                                      "it, or wrote no file\n"),
+                            Not(HasSubstr("Behind"))));
 }
 
 /// Of a job that was started again, and of a process that tried again: both join at one address.

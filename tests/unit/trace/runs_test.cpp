@@ -81,6 +81,27 @@ TEST_F(Runs, CommunicatorsOfOneRunAreAllShownTheNewestLast) {
                           Not(HasSubstr("Left out")), Not(HasSubstr("Run "))));
 }
 
+/// The clock of rank 1's host is ahead, or its process began later than rank 0 wrote.
+TEST_F(Runs, FilesOfOneCommunicatorAreOfOneRun) {
+  write("old", 0, 0, 5);
+  write("a", 0, 10, 20);
+  write("a", 1, 100, 110);
+  EXPECT_THAT(said(), AllOf(HasSubstr("Left out: 1 file of earlier runs"), HasSubstr("Communicator a of 2 ranks"),
+                            HasSubstr("within 90.0 s"), Not(HasSubstr("as another rank saw it"))));
+}
+
+TEST_F(Runs, OneWithoutAFileThatCanBeUsedHidesNoEarlierOne) {
+  write("b", 0, 0, 20);
+  write("a", 0, 30, 50);
+  std::ofstream(folder_ + "/strait-flight-later.json")
+      << Json{{"format", "another"}, {"process_began_unix_us", start_us + 6e7}, {"unix_us", start_us + 7e7}};
+  EXPECT_THAT(said(), AllOf(HasSubstr("Left out: 1 file of earlier runs"), HasSubstr("Communicator a of"),
+                            Not(HasSubstr("Communicator b of"))));
+  const auto recorded = read_files({folder_});
+  ASSERT_TRUE(recorded);
+  EXPECT_EQ(recorded->left_out.size(), 1U) << "it is named";
+}
+
 /// Their writers began at a time that nobody knows.
 TEST_F(Runs, FilesWithoutTheTimeAreAllShown) {
   write("a", 0, -start_us * 1e-6, 20);
