@@ -109,6 +109,6 @@ Result<perf::Report> predicted_report(const perf::Options& options) {
   return report;
 }
 
-int predict_rows(const perf::Options& options) { return tools::end("perf", print(options)); }
+int predict_rows(const perf::Options& options) { return tools::report_and_exit_code("perf", print(options)); }
 
 }  // namespace strait::sim
