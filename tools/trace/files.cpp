@@ -8,7 +8,6 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <ranges>
 #include <set>
 #include <tuple>
 
@@ -220,8 +219,9 @@ Result<Recorded> read_files(const std::vector<std::string>& paths, bool all_runs
                             "program starts, and name that folder",
                             fmt::join(paths, ", ")));
   Recorded recorded{.all_runs = all_runs};
-  const auto runs = by_age(std::move(files), &FileTimes::process_began_unix_us);
-  for (const auto& of_run : std::views::reverse(runs)) {
+  auto runs = by_age(std::move(files), &FileTimes::process_began_unix_us);
+  std::ranges::reverse(runs);  // the newest first
+  for (const auto& of_run : runs) {
     if (!all_runs && !recorded.runs.empty()) {  // there is one that can be used
       recorded.earlier_files += of_run.size();
       for (const FileTimes& file : of_run) recorded.earlier_unix_us = std::max(recorded.earlier_unix_us, file.unix_us);
