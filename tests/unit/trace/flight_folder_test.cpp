@@ -20,7 +20,7 @@ namespace strait {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 
 std::atomic<bool> answers{false};
@@ -32,7 +32,7 @@ Status await_answer(const std::string& folder) {
   return folder.ends_with("full") ? Status(fail(Code::system_error, "no space is left")) : Status();
 }
 
-class FlightFolder : public testing::Test {
+class FlightFolder : public ::testing::Test {
  protected:
   FlightFolder() {
     answers = false;
@@ -46,18 +46,18 @@ class FlightFolder : public testing::Test {
   }
   /// Lets the folder answer. Returns what is logged until no work with it is late any more.
   static std::string answer(const std::string& folder) {
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     answers = true;
     const auto deadline = Clock::now() + 10s;
     while (!do_in_folder(folder, 10s, [] { return Status(); }) && Clock::now() < deadline)
       std::this_thread::sleep_for(1ms);
-    return testing::internal::GetCapturedStderr();
+    return ::testing::internal::GetCapturedStderr();
   }
 };
 
 TEST_F(FlightFolder, ThatDoesNotAnswerIsAWarningAndHoldsUpNoInit) {
   setenv("STRAIT_FLIGHT_RECORDER", "/hanging", 1);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   const auto begin = Clock::now();
   auto init = std::async(std::launch::async, [] { prepare_flight_folder(Deadline::after_ms(2000), await_answer); });
   const bool returned = init.wait_for(20s) == std::future_status::ready;
@@ -65,7 +65,7 @@ TEST_F(FlightFolder, ThatDoesNotAnswerIsAWarningAndHoldsUpNoInit) {
   EXPECT_TRUE(returned);
   EXPECT_GE(waited, 190ms) << "a tenth of the time";
   await_asked(1);
-  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               HasSubstr("the flight recorder's files may be lost: the folder /hanging (STRAIT_FLIGHT_RECORDER) does "
                         "not answer. See whether its file system hangs"));
   EXPECT_THAT(answer("/hanging"), HasSubstr("the folder /hanging (STRAIT_FLIGHT_RECORDER) has answered after "));
@@ -110,9 +110,10 @@ TEST_F(FlightFolder, IsNotLockedInAForkedChild) {
 
 TEST_F(FlightFolder, ThatFailsLateSaysWhy) {
   setenv("STRAIT_FLIGHT_RECORDER", "/full", 1);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   prepare_flight_folder(Deadline::after_ms(10), await_answer);
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("the folder /full (STRAIT_FLIGHT_RECORDER) does not"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("the folder /full (STRAIT_FLIGHT_RECORDER) does not"));
   EXPECT_THAT(answer("/full"), HasSubstr(" s: no space is left\n"));
 }
 
