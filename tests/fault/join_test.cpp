@@ -102,7 +102,7 @@ TEST(Joining, AWrongValueOfOneRankIsNoDifference) {
                                                                   {"STRAIT_P2P", "0-"},
                                                                   {"STRAIT_EXCHANGE_GBPS", "fast"}}};
   for (const auto& [name, value] : wrong) {
-    RankProcesses processes(2, [&](int rank, const straitUniqueId& id, Report& report) {
+    RankProcesses processes(2, [&, name = name, value = value](int rank, const straitUniqueId& id, Report& report) {
       if (rank == 1) setenv(name, value, 1);
       EXPECT_EQ(join(id, rank, 2, report, impatient(5000)), nullptr);
     });
