@@ -65,7 +65,7 @@ Status set_options(Call& call, const Comm& comm, const straitCallOptions_t* opti
     if ((is_reduction(call.collective) || comm.wire_copies()) &&
         buffer_sizes(call, comm.rank(), comm.ranks()).larger_bytes() >= comm.wire_bytes())
       call.wire = comm.wire();
-    else
+    else if (is_reduction(call.collective))
       call.residual = nullptr;
   }
   return {};

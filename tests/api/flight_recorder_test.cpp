@@ -17,6 +17,7 @@
 
 #include "bootstrap/bootstrap.hpp"
 #include "support/ranks.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace strait::testing {
 namespace {
@@ -27,14 +28,7 @@ using Json = nlohmann::json;
 
 class FlightRecorderTest : public ::testing::Test {
  protected:
-  FlightRecorderTest() {
-    char folder[] = "/tmp/strait_flight_XXXXXX";
-    folder_ = mkdtemp(folder);
-  }
-  ~FlightRecorderTest() override {
-    unsetenv("STRAIT_FLIGHT_RECORDER");
-    std::filesystem::remove_all(folder_);
-  }
+  ~FlightRecorderTest() override { unsetenv("STRAIT_FLIGHT_RECORDER"); }
   void ask_for_dumps() const { setenv("STRAIT_FLIGHT_RECORDER", (folder_ + "/made").c_str(), 1); }
   /// An empty object where there is no such file (any more).
   static Json read(const std::filesystem::path& path) {
@@ -57,7 +51,8 @@ class FlightRecorderTest : public ::testing::Test {
     EXPECT_EQ(found.size(), wanted);
     return found;
   }
-  std::string folder_;
+  TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
 };
 
 void all_reduce(straitComm_t comm, straitResult_t expected = straitSuccess) {

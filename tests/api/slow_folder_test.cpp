@@ -11,6 +11,7 @@
 
 #include "base/unique_fd.hpp"
 #include "support/ranks.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace strait::testing {
 namespace {
@@ -22,8 +23,6 @@ using namespace std::chrono_literals;
 class SlowFolder : public ::testing::Test {
  protected:
   SlowFolder() {
-    char folder[] = "/tmp/strait_slow_XXXXXX";
-    folder_ = mkdtemp(folder);
     setenv("STRAIT_FLIGHT_RECORDER", folder_.c_str(), 1);
     straitUniqueId id;
     STRAIT_EXPECT_OK(straitGetUniqueId(&id));
@@ -37,7 +36,6 @@ class SlowFolder : public ::testing::Test {
     go_on();
     if (comm_ != nullptr) STRAIT_EXPECT_OK(straitCommDestroy(comm_));
     unsetenv("STRAIT_FLIGHT_RECORDER");
-    std::filesystem::remove_all(folder_);
   }
   std::string only_file() const { return std::filesystem::directory_iterator(folder_)->path().string(); }
 
@@ -65,7 +63,8 @@ class SlowFolder : public ::testing::Test {
   static void expect_done(std::future<void>& work, const char* what) {
     EXPECT_EQ(work.wait_for(5s), std::future_status::ready) << what << " waits for the file system";
   }
-  std::string folder_;
+  TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
   straitComm_t comm_ = nullptr;
   std::string unfinished_;
   UniqueFd pipe_;

@@ -169,6 +169,10 @@ TEST(WireConfiguration, LeavesCopiesExact) {
       for (int from = 0; from < ranks; ++from) put(from, 0);
       STRAIT_EXPECT_OK(straitAllGather(mine.data(), all.data(), count, straitFloat32, comm, nullptr));
       EXPECT_EQ(all == exact, is_exact);
+      straitCallOptions_t options = STRAIT_CALL_OPTIONS_INITIALIZER;
+      options.residual = exact.data();  // makes no sense, whether the call is exact or not
+      EXPECT_EQ(straitAllGatherWithOptions(mine.data(), all.data(), count, straitFloat32, comm, nullptr, &options),
+                straitInvalidArgument);
       for (int from = 0; from < ranks; ++from) put(from, count * static_cast<std::size_t>(rank));
       STRAIT_EXPECT_OK(straitAllToAll(mine.data(), all.data(), count, straitFloat32, comm, nullptr));
       EXPECT_EQ(all == exact, is_exact);

@@ -15,6 +15,7 @@
 
 #include "communicator/init_watch.hpp"
 #include "support/sanitizers.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace strait {
 namespace {
@@ -141,8 +142,8 @@ TEST_F(FlightFolder, WhatIsDoneInTimeIsReturned) {
 }
 
 TEST(InitFile, HasTheNameOfItsLastDumpAndGoesWhenItIsDiscarded) {
-  char name[] = "/tmp/strait_init_file_XXXXXX";
-  const std::filesystem::path folder = mkdtemp(name);
+  const testing::TemporaryFolder temporary;
+  const std::filesystem::path folder = temporary.path();
   const std::string unknown = folder / "rank.json", known = folder / "rank0.json";
   InitFile file;
   EXPECT_TRUE(file.write(unknown, -1, "{}"));
@@ -155,7 +156,6 @@ TEST(InitFile, HasTheNameOfItsLastDumpAndGoesWhenItIsDiscarded) {
   EXPECT_TRUE(file.write(known, 0, "{}"));
   EXPECT_TRUE(std::filesystem::is_empty(folder)) << "the init is done";
   EXPECT_EQ(file.discard(), known) << "where it could not be removed it is asked for again";
-  std::filesystem::remove(folder);
 }
 
 }  // namespace

@@ -7,9 +7,9 @@
 namespace strait::trace {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(Flight, GpusSayWhetherTheyAreDone) {
   Job job(2, "cuda_p2p", 0);

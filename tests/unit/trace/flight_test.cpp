@@ -7,10 +7,10 @@
 namespace strait::trace {
 namespace {
 
-using testing::AllOf;
-using testing::ContainsRegex;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(Flight, NamesTheRankThatIsBehind) {
   Job job(3);

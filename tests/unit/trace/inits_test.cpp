@@ -6,24 +6,19 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "support/temporary_folder.hpp"
 #include "trace/files.hpp"
 
 namespace strait::trace {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 
-class Inits : public testing::Test {
+class Inits : public ::testing::Test {
  protected:
-  Inits() {
-    char folder[] = "/tmp/strait_inits_XXXXXX";
-    folder_ = mkdtemp(folder);
-  }
-  ~Inits() override { std::filesystem::remove_all(folder_); }
-
   static Json file_of(int rank) {
     return {{"format", "strait flight recorder init 1"},
             {"call", "straitCommInitEnv"},
@@ -47,7 +42,8 @@ class Inits : public testing::Test {
     left_out_ = recorded ? recorded->left_out.size() : 0;
     return recorded ? report(*recorded, false) : "";
   }
-  std::string folder_;
+  testing::TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
   mutable int files_ = 0;
   mutable std::size_t left_out_ = 0;
 };

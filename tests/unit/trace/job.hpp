@@ -15,6 +15,7 @@
 
 #include "communicator/flight_recorder.hpp"
 #include "device/started_calls.hpp"
+#include "support/temporary_folder.hpp"
 #include "trace/files.hpp"
 
 namespace strait::trace {
@@ -29,8 +30,6 @@ inline Result<std::vector<Flight>> flights_in(const std::string& folder) {
 class Job {
  public:
   explicit Job(std::uint32_t ranks, const std::string& transport = "shm", int device = -1) : controls_(ranks) {
-    char folder[] = "/tmp/strait_flight_XXXXXX";
-    folder_ = mkdtemp(folder);
     std::vector<RankControl*> controls;
     for (RankControl& control : controls_) controls.push_back(&control);
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
@@ -48,7 +47,6 @@ class Job {
       recorders_.push_back(std::make_unique<FlightRecorder>(controls, about));
     }
   }
-  ~Job() { std::filesystem::remove_all(folder_); }
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
@@ -134,7 +132,8 @@ class Job {
   std::array<kernels::Mailbox, 4> mailboxes_{};
   std::array<kernels::LaunchCounts, 4> counts_{};
   std::array<StartedCalls, 4> started_;
-  std::string folder_;
+  testing::TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
 };
 
 /// So long that who has not come since is behind.

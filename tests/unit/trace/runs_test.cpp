@@ -7,26 +7,21 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "support/temporary_folder.hpp"
 #include "trace/files.hpp"
 
 namespace strait::trace {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 constexpr double start_us = 1.7e15;  // 2023-11-14 22:13:20 UTC
 
-class Runs : public testing::Test {
+class Runs : public ::testing::Test {
  protected:
-  Runs() {
-    char folder[] = "/tmp/strait_runs_XXXXXX";
-    folder_ = mkdtemp(folder);
-  }
-  ~Runs() override { std::filesystem::remove_all(folder_); }
-
   /// Writes the file of a rank of two, as a process does that began and wrote it so many seconds after `start_us`.
   void write(const std::string& communicator, int rank, double began_s, double written_s) const {
     Json json = {{"format", "strait flight recorder 1"},
@@ -48,7 +43,8 @@ class Runs : public testing::Test {
     EXPECT_TRUE(recorded) << (recorded ? "" : recorded.error().message);
     return recorded ? report(*recorded, false) : "";
   }
-  std::string folder_;
+  testing::TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
 };
 
 TEST_F(Runs, TheNewestIsShownAndTheOthersAreCounted) {

@@ -7,6 +7,7 @@
 
 #include "job.hpp"
 #include "support/ranks.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace strait::trace {
 namespace {
@@ -17,15 +18,8 @@ using ::testing::Not;
 
 class SetUp : public ::testing::Test {
  protected:
-  SetUp() {
-    char folder[] = "/tmp/strait_set_up_XXXXXX";
-    folder_ = mkdtemp(folder);
-    setenv("STRAIT_FLIGHT_RECORDER", folder_.c_str(), 1);
-  }
-  ~SetUp() override {
-    unsetenv("STRAIT_FLIGHT_RECORDER");
-    std::filesystem::remove_all(folder_);
-  }
+  SetUp() { setenv("STRAIT_FLIGHT_RECORDER", folder_.c_str(), 1); }
+  ~SetUp() override { unsetenv("STRAIT_FLIGHT_RECORDER"); }
   /// Waits until there are so many files, or for 10 s.
   void await_files(std::size_t wanted) const {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -65,7 +59,8 @@ class SetUp : public ::testing::Test {
                  HasSubstr(") has not called " + call + ", as others did "), Not(HasSubstr("Behind: rank 0")),
                  Not(HasSubstr("Behind: rank 2")), Not(HasSubstr("No rank is behind")), Not(HasSubstr("Cannot tell")));
   }
-  std::string folder_;
+  testing::TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
 };
 
 TEST_F(SetUp, ARankThatDoesNotSplitIsBehind) {
