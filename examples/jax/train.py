@@ -46,8 +46,9 @@ def join_processes(arguments):
     rank = int(os.environ[RANK_VARIABLE])
     devices = int(os.environ.get("EXAMPLE_DEVICES", "0")) or count_gpus()
     each = devices // arguments.processes
-    jax.distributed.initialize(arguments.coordinator, arguments.processes, rank,
-                               local_device_ids=range(rank * each, (rank + 1) * each))
+    # More processes than GPUs are an error with NCCL. Strait allows them for trials with STRAIT_SHARE_GPUS=1.
+    own = range(rank * each, (rank + 1) * each) if each > 0 else [rank % devices]
+    jax.distributed.initialize(arguments.coordinator, arguments.processes, rank, local_device_ids=own)
 
 
 def count_gpus():

@@ -95,7 +95,8 @@ Status StartedCalls::see_kernel_waiting(Watch& watch, std::uint32_t rank) {
 
 /// Raises an error if the two ranks wait for each other, one in a collective and one in a group of messages. Messages
 /// have no number by which they could be compared. But a GPU makes one call after another: a rank that is in a
-/// collective has already made all its messages before that, so that nobody still waits for them.
+/// collective has already made all its messages before that, so that nobody still waits for them. Only a wait that the
+/// other rank has reported again counts: Watch::forget_awaited() comes late, and the rank may have gone on to compute.
 Status StartedCalls::see_opposed(Watch& watch, std::uint32_t rank, Awaited& awaited) {
   if (watch.control_of(rank).awaited.load(std::memory_order_relaxed) != watch.rank() + 1) return {};
   const auto own = last_started(watch.own_control()), other = last_started(watch.control_of(rank));
@@ -103,9 +104,9 @@ Status StartedCalls::see_opposed(Watch& watch, std::uint32_t rank, Awaited& awai
   const Started &messages = own->is_messages ? *own : *other, &collective = own->is_messages ? *other : *own;
   if (collective.number < messages.number) return {};
   const std::uint64_t own_call = hash_of(*own), call = hash_of(*other);
-  if (awaited.own_call != own_call || awaited.call != call)
-    awaited = {.times_opposed = 0, .own_call = own_call, .call = call};
-  if (++awaited.times_opposed < times_seen) return {};
+  if (awaited.own_call != own_call || awaited.call != call) awaited = {.own_call = own_call, .call = call};
+  const std::uint32_t reports = watch.control_of(rank).mark_requests.load(std::memory_order_acquire);
+  if (std::exchange(awaited.reports, reports) == reports || ++awaited.times_opposed < times_seen) return {};
   return tl::unexpected(watch.raise(watch.made_differently(
       "has started " + describe(own->signature), rank,
       describe(other->signature) + ", and each GPU waits for the other",

@@ -61,7 +61,8 @@ class StartedCalls {
   /// A rank for which a kernel of this rank was seen waiting.
   struct Awaited {
     std::uint32_t times_left = 0;          ///< reports of the wait since that rank has left
-    std::uint32_t times_opposed = 0;       ///< reports while that rank waited for this one, both in the same calls
+    std::uint32_t times_opposed = 0;       ///< reports of both ranks, each of a wait for the other in the same calls
+    std::uint32_t reports = 0;             ///< that rank's count of reports, when it was last seen
     std::uint64_t own_call = 0, call = 0;  ///< those calls' hashes: this rank's, that rank's
   };
   /// Returns whether any rank has asked since the last time for what GPUs have started.

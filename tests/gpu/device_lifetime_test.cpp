@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -305,11 +306,16 @@ void check_leaks(straitComm_t comm, int rank, int ranks) {
     }
   };
   // The first turns allocate what is kept afterwards: memory that the next communicator reuses, and host memory that is
-  // unpinned only once enough of it has accumulated; pinned pages take GPU memory for page tables.
+  // unpinned only once enough of it has accumulated. Pinned pages take GPU memory for page tables, so what is free goes
+  // up and down with them; with a leak it would only go down.
   come_and_go(24);
   const std::size_t before = free_bytes();
-  come_and_go(12);
-  EXPECT_GE(free_bytes(), before);
+  std::size_t most = 0;
+  for (int times = 0; times < 3; ++times) {
+    come_and_go(12);
+    most = std::max(most, free_bytes());
+  }
+  EXPECT_GE(most, before);
 }
 
 bool has_context(int device) {

@@ -298,22 +298,24 @@ __global__ void __launch_bounds__(kernels::max_threads, 1) pass_messages(const _
     read_slots<P, weakness>(traffic, blockIdx.x - traffic.lanes);
 }
 
-/// Gets the use that the flag of a granule's line or packet names. Returns false if it has none yet.
+/// Gets the use that a granule belongs to: by the flag of its line, or, as flags of packets hold only its last bits, by
+/// the data of its packet. Returns false if nothing has been stored there yet.
 template <class P>
-__device__ __forceinline__ bool flagged_round(const Granule& got, std::uint32_t& round) {
+__device__ __forceinline__ bool use_of(const Granule& got, const kernels::Place& place, std::uint32_t& round) {
   if constexpr (P::protocol == kernels::Protocol::lines) {
     const std::uint32_t bearer = threadIdx.x % kernels::warp_threads | (kernels::granules_per_line - 1);
     const std::uint64_t flag = __shfl_sync(0xffffffffu, static_cast<unsigned long long>(got.high), bearer);
     round = static_cast<std::uint32_t>(flag >> 16) - 1;
     return flag != 0;
   } else {
-    round = static_cast<std::uint32_t>(got.high >> 40) - 1;
+    const auto word = static_cast<std::uint32_t>(got.low >> 32);
+    round = place.valid != 0 ? word : ~word;
     return got.high >> 32 != 0;
   }
 }
 
 /// Examines a line or packet that was loaded at an arbitrary moment: a line must hold no datum older than its flag, a
-/// packet exactly the data of its flag.
+/// packet data and a flag of the same use.
 template <class P>
 __device__ __forceinline__ void examine_whole(const Granule& got, const kernels::Place& place, std::uint32_t lane,
                                               std::uint32_t round, Tally& mine) {
@@ -323,7 +325,7 @@ __device__ __forceinline__ void examine_whole(const Granule& got, const kernels:
   const std::uint64_t rest = own.high >> 32;  // the same for all granules of a use
   const std::uint64_t low = place.valid != 0 ? own.low : rest | rest << 32;
   const std::uint64_t high = place.valid != 0 ? own.high & 0xffffffffu : rest;
-  if (got.low != low || (got.high & 0xffffffffu) != high) ++mine.torn;
+  if (got.low != low || got.high != (high | P::flag(round, call_hash) << 32)) ++mine.torn;
 }
 
 /// The writer stores to the same places again and again, whether or not they have been read, and the reader polls them
@@ -350,11 +352,14 @@ __global__ void __launch_bounds__(kernels::max_threads, 1) watch_stores(const __
   Tally mine{};
   kernels::PollMonitor monitor;
   std::uint32_t last = ~0u;
+  Granule before{};
   for (bool gives_up = false; __any_sync(0xffffffffu, last != traffic.rounds - 1) != 0 && !gives_up;) {
     const Granule got = kernels::load_granule(from);
     std::uint32_t round = 0;
-    const bool has_come = flagged_round<P>(got, round);
-    if (has_come && round != last) {
+    const bool has_come = use_of<P>(got, place, round);
+    const bool is_new = round != last || got.low != before.low || got.high != before.high;
+    before = got;
+    if (has_come && is_new) {
       last = round;
       monitor = {};  // host memory may be so slow to poll that all rounds take seconds: the deadline is for one round
       examine_whole<P>(got, place, lane, round, mine);

@@ -205,6 +205,17 @@ TEST_F(StartedCallsTest, MessagesAndACollectiveThatDoNotWaitForOneAnotherAreNone
   expect_no_error();
 }
 
+/// Rank 1 has waited for rank 0 in messages, has got them, and computes, while rank 0 waits for it in a collective.
+TEST_F(StartedCallsTest, MessagesThatAreOverAreNoError) {
+  start_apart();
+  for (int times = 0; times < 3; ++times) {
+    say_that_it_waits(1, 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  const std::jthread first = wait(0);
+  expect_no_error();
+}
+
 /// Rank 0 waits in a collective that comes before the other rank's messages.
 TEST_F(StartedCallsTest, ARankThatIsBehindIsNoError) {
   for (std::size_t rank = 0; rank < 2; ++rank) capture(rank, 3);
