@@ -10,7 +10,7 @@ function(strait_shared_library name)
   add_library(${name} SHARED ${objects})
   # The archives add no object to those above; they bring along what their modules link.
   target_link_libraries(${name} PRIVATE ${modules} Threads::Threads)
-  target_link_options(${name} PRIVATE LINKER:--version-script=${map} LINKER:-z,relro,-z,now)
+  target_link_options(${name} PRIVATE LINKER:--version-script=${map} LINKER:-z,relro,-z,now,-z,nodelete)
   if(STRAIT_SANITIZE)  # the sanitizer's runtime belongs to the program
     target_link_options(${name} INTERFACE $<BUILD_INTERFACE:-fsanitize=${STRAIT_SANITIZE}>)
   else()

@@ -70,11 +70,10 @@ Status estimate_training(const Options& options) {
   STRAIT_ASSIGN(const Machine machine, sim::machine_of(largest));
   STRAIT_ASSIGN(const auto curves, sim::train(options.training, options.sweep.machine, options.sweep.operation.type,
                                               ranks, options.sweep.against));
-  if (!options.json.empty()) STRAIT_TRY(write_file(options.json, sim::to_json(options.training, machine.name, curves)));
-  if (!options.plot.empty())
-    STRAIT_TRY(write_file(options.plot, sim::plot_svg(options.training, machine.name, curves)));
-  std::cout << sim::to_text(options.training, machine.name, curves);
-  if (machine.gpus && !machine.arena) std::cout << "# " << sim::several_hosts_text << "\n";
+  const PredictedOn on{machine.name, std::string(sim::caveat_of(machine))};
+  if (!options.json.empty()) STRAIT_TRY(write_file(options.json, sim::to_json(options.training, on, curves)));
+  if (!options.plot.empty()) STRAIT_TRY(write_file(options.plot, sim::plot_svg(options.training, on, curves)));
+  std::cout << sim::to_text(options.training, on, curves);
   return {};
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# libnccl.so.2 exports the whole ABI, with its pnccl twins at the same addresses, unversioned, and nothing else; and
-# needs nothing but glibc.
+# libnccl.so.2 exports the whole ABI, with its pnccl twins at the same addresses, unversioned, and nothing else; it
+# needs nothing but glibc, and stays loaded after dlclose(), since it has threads of its own.
 #   test_surface.sh <libnccl.so.2> <symbols.txt> [a libnccl.so.2 of NVIDIA's, whose names ours must have]
 set -euo pipefail
 
@@ -10,6 +10,7 @@ complain() { echo "$1" && status=1; }
 
 [[ "$(readelf --dynamic --wide "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')" == libnccl.so.2 ]] ||
   complain "the SONAME is not libnccl.so.2"
+readelf --dynamic --wide "$library" | grep -q 'FLAGS_1.*NODELETE' || complain "dlclose() would unload it"
 
 exported="$(nm --dynamic --defined-only "$library")"
 names="$(awk '{print $3}' <<<"$exported" | sort)"

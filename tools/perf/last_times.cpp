@@ -57,7 +57,7 @@ bool tells_of_choices(const Report& report, const Environment& environment) {
   const Options& options = report.options;
   const bool one_host = std::all_of(report.ranks.begin(), report.ranks.end(),
                                     [&](const RankInfo& rank) { return rank.host == report.ranks.front().host; });
-  return one_host && !report.ranks.empty() && report.predicted_on.empty() &&
+  return one_host && !report.ranks.empty() && report.predicted_on.machine.empty() &&
          !environment.is_set("STRAIT_TUNING_FILE") && !options.wire && options.registration == 0 &&
          options.graph_launches == 0 && options.aggregated == 1 && options.offset_bytes == 0 &&
          options.extra_elements == 0 && options.blocking == Blocking::none && options.average == Average::mean;

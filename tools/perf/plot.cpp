@@ -200,7 +200,8 @@ std::string heading(const Report& report) {
   std::string heading =
       fmt::format("strait perf {}, {}", name(report.options.collective), counted(report.ranks.size(), "rank"));
   if (report.baseline) heading += " beside " + report.baseline->name();
-  if (!report.predicted_on.empty()) heading += " of " + report.predicted_on + ": prediction, not measured";
+  if (const auto& on = report.predicted_on; !on.machine.empty())
+    heading += " of " + on.machine + ": prediction, not measured";
   return heading;
 }
 
@@ -228,7 +229,9 @@ std::string plot_svg(const Report& report) {
   const auto groups = by_subject(report.rows);
   const double height = heading_height + row_height * static_cast<double>(groups.size());
   std::string svg = figure_begin(figure_width, height, heading(report));
-  svg += text(left_margin, 32, "start", "title", heading(report)) + legend(report.baseline.has_value(), 58);
+  const std::string& caveat = report.predicted_on.caveat;
+  svg += text(left_margin, 32, "start", "title", heading(report)) + text(left_margin, 49, "start", "tick", caveat);
+  svg += legend(report.baseline.has_value(), caveat.empty() ? 58 : 68);
   double y = heading_height + 28;
   for (const auto& rows : groups) {
     const std::string subject = title_of(rows.front().subject);

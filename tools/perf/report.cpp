@@ -82,7 +82,8 @@ std::string to_json(const Report& report) {
   json["versions"] = {{"header", STRAIT_VERSION}, {"library", report.library_version}};
   json["settings"] = settings(report.options);
   if (report.baseline) json["baseline"] = {{"path", report.baseline->path}, {"version", report.baseline->version}};
-  if (!report.predicted_on.empty()) json["prediction"] = {{"machine", report.predicted_on}};
+  if (const auto& on = report.predicted_on; !on.machine.empty())
+    json["prediction"] = {{"machine", on.machine}, {"caveat", on.caveat}};
   json["ranks"] = Json::array();
   for (const RankInfo& r : report.ranks) json["ranks"].push_back(rank_json(r));
   json["transport"] = {{"name", report.transport.name}, {"why", report.transport.why}};

@@ -6,6 +6,7 @@
 
 #include "perf/options.hpp"
 #include "perf/results.hpp"
+#include "predicted_on.hpp"
 
 namespace strait::perf {
 
@@ -18,7 +19,7 @@ struct Report {
   TransportInfo transport;
   std::optional<BaselineInfo> baseline{};
   std::optional<LinkRates> links{};  ///< of the slowest rank, where floors were asked for
-  std::string predicted_on;          ///< the simulated machine; empty: measured
+  tools::PredictedOn predicted_on;
 };
 
 /// Machine, versions, settings and results.

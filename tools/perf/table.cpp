@@ -153,13 +153,14 @@ std::string header(const Options& o, std::span<const RankInfo> ranks, int thread
   return text + "#\n" + heads(comparison_heads(o.cpu_time));
 }
 
-std::string prediction_header(const Options& o, std::span<const RankInfo> ranks, const std::string& machine,
+std::string prediction_header(const Options& o, std::span<const RankInfo> ranks, const tools::PredictedOn& on,
                               WireFormat wire) {
   std::string text = fmt::format(
       "# strait version {}.{}.{}\n# PREDICTION by Strait's clock: nothing here was measured\n# {} on {}\n"
       "# minBytes {} maxBytes {}\n#\n# Ranks\n",
-      STRAIT_MAJOR, STRAIT_MINOR, STRAIT_PATCH, program(o), machine, o.min_bytes, o.max_bytes);
+      STRAIT_MAJOR, STRAIT_MINOR, STRAIT_PATCH, program(o), on.machine, o.min_bytes, o.max_bytes);
   for (const RankInfo& r : ranks) text += fmt::format("#  Rank {:2} on {}\n", r.rank, r.host);
+  if (!on.caveat.empty()) text += fmt::format("# {}\n", on.caveat);
   return text + wire_line(o, wire, ranks.size()) + "#\n" + column_heads(false);
 }
 

@@ -8,6 +8,7 @@
 
 #include "perf/options.hpp"
 #include "perf/results.hpp"
+#include "predicted_on.hpp"
 
 /// The printed report: nccl-tests' header, columns and footer, so that whatever reads those reads ours; the percentiles
 /// of single iterations follow on the right. Beside a baseline its time and the ratio stand for the bandwidths.
@@ -18,7 +19,7 @@ std::string header(const Options& options, std::span<const RankInfo> ranks, int 
                    const std::optional<LinkRates>& links = std::nullopt);
 /// Likewise when nothing is measured: `machine` is the simulated one, a rank's `host` the device it is placed on, and
 /// `wire` the format of the calls that can have one.
-std::string prediction_header(const Options& options, std::span<const RankInfo> ranks, const std::string& machine,
+std::string prediction_header(const Options& options, std::span<const RankInfo> ranks, const tools::PredictedOn& on,
                               WireFormat wire = WireFormat::off);
 /// `has_floors`: as the header has where it was given links.
 std::string table_row(const Row& row, bool cpu_time, bool has_floors = false);

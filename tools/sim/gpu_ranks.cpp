@@ -325,6 +325,11 @@ std::size_t cpu_reduce_border_bytes_of(const Machine& machine) {
   return cpu_reduce_border_bytes(meeting, alike ? ranks : meeting, ranks, machine.exchange);
 }
 
+std::string_view caveat_of(const Machine& machine) {
+  if (!machine.gpus || machine.arena) return "";
+  return "GPU ranks of several hosts are not predicted, so this is what would be possible, not what they run";
+}
+
 Result<Prediction> predict_ranks(const Machine& machine, const Operation& operation, const SelectOptions& options,
                                  bool others, const Progress& progress) {
   STRAIT_TRY(check(machine, operation));
@@ -339,7 +344,7 @@ Result<Prediction> predict_ranks(const Machine& machine, const Operation& operat
     if (machine.arena) choose_executor(machine, operation, prediction);
     prediction.why = why_chosen(staged, exact, prediction.plans, false) + sums_text(machine, operation) +
                      two_hops_text(machine, operation);
-    if (machine.gpus && !machine.arena) prediction.why += "; " + std::string(several_hosts_text);
+    if (const auto caveat = caveat_of(machine); !caveat.empty()) prediction.why += "; " + std::string(caveat);
     for (PredictedPlan& plan : prediction.plans)
       if (machine.staged) {
         STRAIT_ASSIGN(plan.plan, build_plan(staged, exact, plan));

@@ -8,9 +8,8 @@
 /// that for GPU ranks of one host only what these ranks really do is considered (docs/gpus.md).
 namespace strait::sim {
 
-/// What to tell users of a prediction for GPU ranks of several hosts.
-inline constexpr std::string_view several_hosts_text =
-    "GPU ranks of several hosts are not predicted, so this is what would be possible, not what they run";
+/// Returns what readers of a prediction for the ranks of a machine must know; "" if nothing.
+std::string_view caveat_of(const Machine& machine);
 
 /// Like predict(), with these differences for GPU ranks of one host:
 /// - The choice is the fastest of the plans that kernels carry out.

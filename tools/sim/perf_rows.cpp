@@ -87,7 +87,7 @@ Result<perf::Report> predicted_report(const perf::Options& options) {
   perf::Report report;
   report.options = options;
   report.library_version = STRAIT_VERSION;
-  report.predicted_on = machine.name;
+  report.predicted_on = {machine.name, std::string(caveat_of(machine))};
   for (std::size_t rank = 0; rank < machine.places.size(); ++rank)
     report.ranks.push_back({static_cast<int>(rank), 0, machine.places[rank]});
   STRAIT_ASSIGN(report.transport.wire, wire_of(options));

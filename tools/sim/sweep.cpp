@@ -91,7 +91,7 @@ Result<Sweep> sweep(const SweepOptions& options) {
     largest.ranks = ranks.back();
   }
   STRAIT_ASSIGN(const Machine machine, machine_of(largest));
-  Sweep result{machine.name, options.operation, {}, {}, machine.gpus && !machine.arena};
+  Sweep result{{machine.name, std::string(caveat_of(machine))}, options.operation, {}, {}};
   OperationOptions exact = options.operation;
   exact.wire = WireFormat::off;
   std::vector<std::pair<std::string, OperationOptions>> curves{{options.algorithm, options.operation}};

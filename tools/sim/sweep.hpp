@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "predicted_on.hpp"
 #include "sim/explain.hpp"
 #include "sim/machine_source.hpp"
 
@@ -35,11 +36,10 @@ struct Curve {
 };
 
 struct Sweep {
-  std::string machine;
+  tools::PredictedOn on;
   OperationOptions operation;
   std::vector<Curve> by_size;   ///< all sizes on the largest number of ranks
   std::vector<Curve> by_ranks;  ///< all numbers of ranks, at the largest size
-  bool spans_hosts = false;     ///< the ranks are GPUs of several hosts
 };
 
 /// Returns how a curve of this algorithm is labelled: its name and, for a ring through host memory, a note that NCCL

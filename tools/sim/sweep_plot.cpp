@@ -99,7 +99,7 @@ std::string level_bars(const Sweep& sweep, double y) {
 }
 
 std::string heading(const Sweep& sweep) {
-  return fmt::format("{} on {}: prediction, not measured", name(sweep.operation.collective), sweep.machine);
+  return fmt::format("{} on {}: prediction, not measured", name(sweep.operation.collective), sweep.on.machine);
 }
 
 }  // namespace
@@ -110,7 +110,8 @@ std::string plot_svg(const Sweep& sweep) {
   std::string svg = perf::figure_begin(figure_width, bars_y + levels_height(sweep), heading(sweep));
   svg += text(left_margin, 32, "start", "title", heading(sweep));
   svg += text(left_margin, 54, "start", "tick",
-              fmt::format("{}, {}; simulated by Strait's clock", name(sweep.operation.type), op_text(sweep.operation)));
+              fmt::format("{}, {}; simulated by Strait's clock{}{}", name(sweep.operation.type),
+                          op_text(sweep.operation), sweep.on.caveat.empty() ? "" : ". ", sweep.on.caveat));
   std::vector<std::string> names;
   for (const Curve& curve : sweep.by_size) names.push_back(curve.name);
   svg += legend(names, 78);

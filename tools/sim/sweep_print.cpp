@@ -7,7 +7,6 @@
 #include "base/time_text.hpp"
 #include "perf/axis.hpp"
 #include "perf/provenance.hpp"
-#include "sim/gpu_ranks.hpp"
 #include "sim/sweep.hpp"
 
 namespace strait::sim {
@@ -63,16 +62,17 @@ Json curves_json(const std::vector<Curve>& curves) {
 
 std::string to_text(const Sweep& sweep) {
   std::string text = "# PREDICTION by Strait's clock: nothing here was measured\n";
-  text += fmt::format("# machine: {}\n# {}, {}, {}; bandwidths in GB/s\n", sweep.machine,
+  text += fmt::format("# machine: {}\n# {}, {}, {}; bandwidths in GB/s\n", sweep.on.machine,
                       name(sweep.operation.collective), name(sweep.operation.type), op_text(sweep.operation));
-  if (sweep.spans_hosts) text += fmt::format("# {}\n", several_hosts_text);
+  if (!sweep.on.caveat.empty()) text += fmt::format("# {}\n", sweep.on.caveat);
   text += "#\n# against size\n" + rows(sweep.by_size, false);
   return text + "#\n# against ranks\n" + rows(sweep.by_ranks, true);
 }
 
 std::string to_json(const Sweep& sweep) {
   Json json = {{"program", "strait sim"}, {"prediction", true}, {"provenance", perf::provenance()}};
-  json["machine"] = sweep.machine;
+  json["machine"] = sweep.on.machine;
+  json["caveat"] = sweep.on.caveat;
   json["collective"] = name(sweep.operation.collective);
   json["type"] = name(sweep.operation.type);
   json["op"] = is_reduction(sweep.operation.collective) ? Json(name(sweep.operation.op)) : Json();

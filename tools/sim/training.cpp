@@ -104,10 +104,11 @@ std::string description(const TrainingOptions& options) {
       100 * options.backward_share);
 }
 
-std::string to_text(const TrainingOptions& options, const std::string& machine,
+std::string to_text(const TrainingOptions& options, const tools::PredictedOn& on,
                     const std::vector<TrainingCurve>& curves) {
   std::string text = "# PREDICTION by Strait's clock: nothing here was measured\n";
-  text += fmt::format("# machine: {}\n# {}\n", machine, description(options));
+  text += fmt::format("# machine: {}\n# {}\n", on.machine, description(options));
+  if (!on.caveat.empty()) text += fmt::format("# {}\n", on.caveat);
   for (const TrainingCurve& curve : curves) {
     text += fmt::format("#\n# {}\n# {:>8} {:>12} {:>12} {:>12} {:>12} {:>11}  {}\n", curve.name, "ranks", "step",
                         "sums", "exposed", "samples/s", "efficiency", "plan of a bucket");
@@ -119,10 +120,11 @@ std::string to_text(const TrainingOptions& options, const std::string& machine,
   return text;
 }
 
-std::string to_json(const TrainingOptions& options, const std::string& machine,
+std::string to_json(const TrainingOptions& options, const tools::PredictedOn& on,
                     const std::vector<TrainingCurve>& curves) {
   Json json = {{"program", "strait sim --train"}, {"prediction", true}, {"provenance", perf::provenance()}};
-  json["machine"] = machine;
+  json["machine"] = on.machine;
+  json["caveat"] = on.caveat;
   json["parameters"] = options.parameters;
   json["bytes_per_parameter"] = options.bytes_per_parameter;
   json["compute_ms"] = options.compute_ms;

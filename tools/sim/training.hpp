@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "predicted_on.hpp"
 #include "sim/machine_source.hpp"
 
 /// Estimates data-parallel training on a machine: every rank computes its own samples, and gradients are summed over
@@ -51,12 +52,12 @@ Result<std::vector<TrainingCurve>> train(const TrainingOptions& options, const M
 
 /// Describes the options: "3.04e+08 parameters of 4 bytes, ...".
 std::string description(const TrainingOptions& options);
-std::string to_text(const TrainingOptions& options, const std::string& machine,
+std::string to_text(const TrainingOptions& options, const tools::PredictedOn& on,
                     const std::vector<TrainingCurve>& curves);
-std::string to_json(const TrainingOptions& options, const std::string& machine,
+std::string to_json(const TrainingOptions& options, const tools::PredictedOn& on,
                     const std::vector<TrainingCurve>& curves);
 /// Draws samples per second and efficiency over ranks.
-std::string plot_svg(const TrainingOptions& options, const std::string& machine,
+std::string plot_svg(const TrainingOptions& options, const tools::PredictedOn& on,
                      const std::vector<TrainingCurve>& curves);
 
 }  // namespace strait::sim

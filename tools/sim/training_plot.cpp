@@ -21,13 +21,14 @@ std::string panel(const std::string& title, const std::vector<TrainingCurve>& cu
 
 }  // namespace
 
-std::string plot_svg(const TrainingOptions& options, const std::string& machine,
+std::string plot_svg(const TrainingOptions& options, const tools::PredictedOn& on,
                      const std::vector<TrainingCurve>& curves) {
-  const std::string heading = fmt::format("Data-parallel training on {}: prediction, not measured", machine);
+  const std::string heading = fmt::format("Data-parallel training on {}: prediction, not measured", on.machine);
   const double panels_y = 92 + legend_row * static_cast<double>(curves.size());
   std::string svg = perf::figure_begin(figure_width, panels_y + panel_height + 60, heading);
   svg += perf::text(left_margin, 32, "start", "title", heading);
-  svg += perf::text(left_margin, 54, "start", "tick", description(options));
+  svg +=
+      perf::text(left_margin, 54, "start", "tick", description(options) + (on.caveat.empty() ? "" : ". ") + on.caveat);
   std::vector<std::string> names;
   for (const TrainingCurve& curve : curves) names.push_back(curve.name);
   svg += legend(names, 78);

@@ -49,8 +49,7 @@ Status HostMemory::register_for(int device) {
     return fail(Code::cuda_error,
                 "cannot pin " + std::to_string(mapping_.size_bytes() >> 20) + " MB of host memory for GPU " +
                     std::to_string(device) + ": " + cudaGetErrorString(result) +
-                    ". Look at the limits of locked memory (ulimit -l) and of the container's memory, or give "
-                    "STRAIT_HOST_MEMORY_BYTES less");
+                    ". Look at the memory limit of the container, or give STRAIT_HOST_MEMORY_BYTES less");
   };
   // Portable: kernels on every device of this process may be given the address.
   cudaError_t result =

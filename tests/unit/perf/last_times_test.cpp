@@ -120,7 +120,7 @@ TEST_F(LastTimes, SettingsThatMatterArePartOfIt) {
 TEST_F(LastTimes, RunsThatSayNothingOfChoicesAreNotKept) {
   for (const auto& change : std::vector<void (*)(Report&)>{
            [](Report& r) { r.ranks[1].host = "b"; },
-           [](Report& r) { r.predicted_on = "10x RTX 3090"; },
+           [](Report& r) { r.predicted_on.machine = "10x RTX 3090"; },
            [](Report& r) { r.options.registration = 1; },
            [](Report& r) { r.options.graph_launches = 1; },
            [](Report& r) { r.options.wire = WireFormat::off; },

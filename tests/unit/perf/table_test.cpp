@@ -106,7 +106,8 @@ TEST(Table, HeaderTellsTheWireFormatAndWhoAskedForIt) {
   EXPECT_THAT(text(o, WireFormat::off), Not(HasSubstr("Wire")));
   EXPECT_THAT(text(o, WireFormat::int8),
               HasSubstr("\n# Wire: int8 (STRAIT_WIRE) at any size: STRAIT_WIRE_BYTES does not count here\n"));
-  EXPECT_THAT(prediction_header(o, ranks, "machine", WireFormat::int4), HasSubstr("\n# Wire: int4 (STRAIT_WIRE) "));
+  EXPECT_THAT(prediction_header(o, ranks, {"machine", ""}, WireFormat::int4),
+              HasSubstr("\n# Wire: int4 (STRAIT_WIRE) "));
   EXPECT_THAT(header(o, std::vector<RankInfo>(1), 1, {"loopback", "", WireFormat::int8}), Not(HasSubstr("Wire")))
       << "one rank sends nothing";
   o.types.push_back(DataType::int32);

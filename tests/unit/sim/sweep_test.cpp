@@ -77,10 +77,11 @@ TEST(Sweep, SaysThatGpusOfSeveralHostsAreNotPredicted) {
     const auto result = sweep(options);
     ASSERT_TRUE(result) << result.error().message;
     const auto warning = HasSubstr("not what they run");
-    if (ranks == 20)
-      EXPECT_THAT(to_text(*result), warning);
-    else
-      EXPECT_THAT(to_text(*result), Not(warning));
+    for (const std::string& form : {to_text(*result), to_json(*result), plot_svg(*result)})
+      if (ranks == 20)
+        EXPECT_THAT(form, warning);
+      else
+        EXPECT_THAT(form, Not(warning));
   }
 }
 

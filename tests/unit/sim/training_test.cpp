@@ -72,10 +72,10 @@ TEST(Training, EfficiencyIsThatOfTheFormula) {
 TEST(Training, IsDrawnSelfContained) {
   const auto curves = train(example(), {"10x-rtx3090", 0, false}, DataType::float32, {2, 4, 10}, {"ring"});
   ASSERT_TRUE(curves);
-  const std::string svg = plot_svg(example(), "ten & more", *curves);
-  EXPECT_THAT(svg,
-              AllOf(HasSubstr("Samples per second"), HasSubstr("prediction, not measured"), HasSubstr("ten &amp; more"),
-                    HasSubstr(fmt::format("{:.4g}/s", curves->front().points.back().samples_per_second))));
+  const std::string svg = plot_svg(example(), {"ten & more", "of which a caveat speaks"}, *curves);
+  EXPECT_THAT(svg, AllOf(HasSubstr("Samples per second"), HasSubstr("prediction, not measured"),
+                         HasSubstr("ten &amp; more"), HasSubstr("of which a caveat speaks"),
+                         HasSubstr(fmt::format("{:.4g}/s", curves->front().points.back().samples_per_second))));
   EXPECT_THAT(svg, AllOf(Not(HasSubstr("nan")), Not(HasSubstr("inf")), Not(HasSubstr("<script"))));
   const std::regex circle("<circle cx=\"([0-9.]+)\"");
   EXPECT_EQ(std::distance(std::sregex_iterator(svg.begin(), svg.end(), circle), {}), 2 * 2 + 2 * 2 * 4)
