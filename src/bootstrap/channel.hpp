@@ -68,6 +68,8 @@ class Channel {
   /// communicator". Call this between operations only.
   void set_call(std::string call) { call_ = std::move(call); }
   const std::string& call() const { return call_; }
+  /// What the error of an operation says, after its call's name, if its deadline has passed.
+  static constexpr const char* unfinished_text = " did not finish by its deadline: ";
 
  private:
   friend class ChannelBuilder;

@@ -182,7 +182,7 @@ std::string Channel::describe_wait(const Operation& operation) const {
 
 tl::unexpected<Error> Channel::expire(const Operation& operation) {
   log_info(rank_, describe(operation.head) + " of the out-of-band channel did not finish");
-  return break_channel({Code::timeout, "the " + call_ + " did not finish by its deadline: " + describe_wait(operation) +
+  return break_channel({Code::timeout, "the " + call_ + unfinished_text + describe_wait(operation) +
                                            ". What is silent is stopped or slow, or has not made this call"});
 }
 

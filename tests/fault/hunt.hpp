@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/hash.hpp"
+#include "bootstrap/channel.hpp"
 #include "fault/hunted_call.hpp"
 #include "fault/rank_processes.hpp"
 
@@ -206,7 +207,7 @@ inline void check(const Round& round, int rank, const Report& report, Clock::tim
                      : round.limits.differs_within);
     EXPECT_THAT(message, HasSubstr(victim));  // the other ranks all make the same call
   } else {
-    const bool in_set_up = message.find("out-of-band") != std::string::npos;
+    const bool in_set_up = message.find(Channel::unfinished_text) != std::string::npos;
     const milliseconds deadline(in_set_up ? round.limits.join_deadline_ms : round.limits.deadline_ms);
     expect(straitTimeout, "deadline", deadline + round.limits.told_within);
     EXPECT_TRUE(rank == round.victim || report.failed_at - since > deadline / 2) << message;
