@@ -262,7 +262,7 @@ straitResult_t straitCommSynchronize(straitComm_t handle) {
 }
 
 straitResult_t straitCommQuery(straitComm_t handle, int* done) {
-  return answer("straitCommQuery", handle, done, [](Comm& comm) { return comm.is_idle() ? 1 : 0; });
+  return answer("straitCommQuery", handle, done, [](Comm& comm) { return comm.is_idle() == true ? 1 : 0; });
 }
 
 straitResult_t straitCommDestroy(straitComm_t handle) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -67,6 +68,17 @@ class TimeLimitedQuestions {
     }
     changed_.notify_all();
     return std::nullopt;
+  }
+  /// Like ask(); if there is no answer, also of a `question` that returned nullopt, asks again until `limit` is over.
+  template <class Question, class Answer = std::invoke_result_t<Question>>
+  Answer ask_again(const Question& question, std::chrono::milliseconds limit) {
+    constexpr std::chrono::milliseconds pause{5};
+    const auto end = std::chrono::steady_clock::now() + limit;
+    for (auto left = limit;; std::this_thread::sleep_for(std::min(pause, left))) {
+      if (Answer answer = ask(question, left)) return answer;
+      left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+      if (left.count() <= 0) return std::nullopt;
+    }
   }
 
  private:

@@ -27,7 +27,6 @@ constexpr auto sleep_after = milliseconds(20);
 constexpr auto sleep_for = std::chrono::microseconds(50);
 constexpr auto examine_every = milliseconds(5);
 constexpr auto compare_after = milliseconds(100);
-constexpr auto patience_with_exiting = milliseconds(400);
 
 constexpr const char* advice_on_timeouts =
     "Look at what is going on there (strait trace on flight records shows who is behind), or allow more time by "
@@ -165,10 +164,15 @@ void Watch::warn_of_wait(const std::string& who, milliseconds duration, const st
 
 void Watch::tell_of_slow_wait(const std::string& who, milliseconds duration, std::uint32_t rank) {
   note_awaited(rank);
-  if (has_left(rank))
-    raise({Code::remote_error, has_waited(who, duration, name_of(rank)) + has_left_text});
-  else
-    warn_of_wait(who, duration, name_of(rank));
+  warn_of_wait(who, duration, name_of(rank));
+}
+
+Error Watch::raise_gone(const std::string& who, std::uint32_t rank) {
+  constexpr const char* has_exited_text =
+      ", whose process has ended without destroying its communicator. Let it make the same calls as the others before "
+      "it ends";
+  return raise(
+      {Code::remote_error, who + " needs " + name_of(rank) + (has_left(rank) ? has_left_text : has_exited_text)});
 }
 
 void Watch::raise_timeout(const std::string& who, std::int64_t timeout_ms, std::uint32_t rank) {
@@ -232,25 +236,13 @@ Error Watch::raise_difference(const std::string& own, std::uint32_t rank, const 
   return raise(made_differently(own, rank, other, "collective calls, splits and registrations in the same order"));
 }
 
-/// Returns whether this rank misses a rank whose process has ended. If it has ended in good order, it may have done
-/// everything for which this rank waits. If not, that shows in how long this rank goes on waiting.
-bool Watch::misses(std::uint32_t rank, const std::function<bool()>& is_idle) {
-  if (controls_[rank]->exiting.load(std::memory_order_acquire) == 0) return true;
-  if (is_idle()) {
-    busy_since_.reset();
-    return false;
-  }
-  const auto now = Clock::now();
-  if (!busy_since_) busy_since_ = now;
-  return now - *busy_since_ >= patience_with_exiting;
-}
-
-Status Watch::examine_peers(const std::function<bool()>& is_idle) {
+/// A rank whose process has ended in good order may have done everything that this rank needs of it. Whoever waits for
+/// it nevertheless tells (raise_gone()).
+Status Watch::examine_peers() {
   for (std::uint32_t rank = 0; rank < peers_.names.size(); ++rank)
-    if (has_died(rank) && misses(rank, is_idle))
-      return tl::unexpected(
-          raise({Code::remote_error, "the process of " + name_of(rank) + ", which " + name_of(peers_.rank) +
-                                         " works with, has died. See that rank's output and the kernel log for why"}));
+    if (has_died(rank) && !has_exited(rank))
+      return tl::unexpected(raise({Code::remote_error, name_of(peers_.rank) + " works with " + name_of(rank) + ", " +
+                                                           transport_.cause_of_death(rank)}));
   for (const PostedCall& each : own_control().calls) {
     const std::uint64_t sequence = each.sequence.load(std::memory_order_acquire);
     if (sequence == 0) continue;

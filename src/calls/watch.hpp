@@ -49,9 +49,8 @@ class Watch {
   /// Raises the error that this rank and `rank` made different calls, at least one of them a set-up call.
   Error raise_difference(const std::string& own, std::uint32_t rank, const std::string& other);
   /// For an attendant thread, which does not wait itself: checks whether a peer has died, and whether ranks have posted
-  /// different calls lately; raises the error. May run at the same time as this rank's own thread. `is_idle`: whether
-  /// this rank's GPU has finished everything; then a peer whose process has ended in good order is not missed.
-  Status examine_peers(const std::function<bool()>& is_idle);
+  /// different calls lately; raises the error. May run at the same time as this rank's own thread.
+  Status examine_peers();
   RankControl& own_control() { return *controls_[peers_.rank]; }
   const RankControl& control_of(std::uint32_t rank) const { return *controls_[rank]; }
   std::uint32_t rank() const { return peers_.rank; }
@@ -75,6 +74,15 @@ class Watch {
   bool has_died(std::uint32_t rank) const {
     return rank != peers_.rank && transport_.has_died(rank) && !has_left(rank);
   }
+  /// Returns whether a rank that has not left is known to have ended its process in good order (announce_exit()).
+  bool has_exited(std::uint32_t rank) const {
+    return controls_[rank]->exiting.load(std::memory_order_acquire) != 0 && has_died(rank);
+  }
+  /// Returns whether a rank makes no more calls, without having failed. What it did before still counts.
+  bool has_gone(std::uint32_t rank) const { return has_left(rank) || has_exited(rank); }
+  /// Raises the error that a rank that has gone is still needed. `who`: what waits for it, as "a kernel on rank 1
+  /// (...)".
+  Error raise_gone(const std::string& who, std::uint32_t rank);
   /// Declares that this rank will take no further part.
   void leave() { controls_[peers_.rank]->left.store(1, std::memory_order_release); }
   /// Declares that this rank's process ends, and that the rank had nothing left to do.
@@ -82,8 +90,7 @@ class Watch {
 
   /// Waits of this length are reported.
   static constexpr std::chrono::milliseconds slow_wait{10'000};
-  /// Reports such a wait of this rank's GPU for `rank`: with a warning, or, if that rank has left, by raising an error.
-  /// `who`: what waits, as "a kernel on rank 1 (...)".
+  /// Warns of such a wait of this rank's GPU for `rank`. `who`: as in raise_gone().
   void tell_of_slow_wait(const std::string& who, std::chrono::milliseconds duration, std::uint32_t rank);
   /// Raises the error that such a wait has passed its deadline.
   void raise_timeout(const std::string& who, std::int64_t timeout_ms, std::uint32_t rank);
@@ -143,9 +150,6 @@ class Watch {
   const Transport& transport_;
   Peers peers_;
   mutable std::atomic<bool> told_{false};
-  bool misses(std::uint32_t rank, const std::function<bool()>& is_idle);
-  /// Since when the GPU is busy although a peer's process has ended.
-  std::optional<std::chrono::steady_clock::time_point> busy_since_;
 };
 
 /// Returns what to add to the rule that two calls have broken if they differ only in their groups; otherwise "".

@@ -153,8 +153,8 @@ class Comm {
   /// Waits until this rank's GPU, if any, has finished everything that was begun; then returns sticky(). From any
   /// thread.
   Status await_device() const;
-  /// Returns whether the GPU, if any, has finished everything; false if that cannot be determined. From any thread.
-  bool is_idle() const { return !device_ || device_->is_idle() == true; }
+  /// Returns whether the GPU, if any, has finished everything; nullopt if it does not answer. From any thread.
+  std::optional<bool> is_idle() const { return device_ ? device_->is_idle() : true; }
   /// Waits a little for other ranks to advance the operation in progress.
   Status pause();
 

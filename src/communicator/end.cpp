@@ -1,4 +1,8 @@
 // How a communicator ends: its handle is destroyed, the process ends without that, or it is aborted.
+#include <chrono>
+#include <optional>
+#include <thread>
+
 #include "base/left_at_exit.hpp"
 #include "communicator/comm.hpp"
 
@@ -21,7 +25,10 @@ using CommsAtExit = LeftAtExit<Comm, end_all>;
 void Comm::prepare_exit() { CommsAtExit::instance().add(*this); }
 
 void Comm::announce_exit(const Deadline& deadline) {
-  if (has_failed() || !is_idle()) return;
+  std::optional<bool> idle;
+  while (!has_failed() && !(idle = is_idle()) && !deadline.expired())
+    std::this_thread::sleep_for(std::chrono::milliseconds(deadline.poll_ms(5)));
+  if (has_failed() || idle != true) return;
   watch_->announce_exit();
   transport_->announce_exit(deadline);
 }

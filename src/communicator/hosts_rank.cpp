@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/log.hpp"
 #include "device/island_messages.hpp"
 #include "executor/copy_engine/cuda_stream_driver.hpp"
 
@@ -284,8 +285,7 @@ void HostsRank::run_attendant(const std::stop_token& stop) {
       std::atomic_ref(mailbox.abort) = 1;
       for (Comm* part : parts_) part->fail_in(request_.watch->sticky().error());
     }
-    if (looks % looks_between_examinations == 0 && !request_.watch->has_failed())
-      (void)request_.watch->examine_peers([this] { return is_idle() == true; });
+    if (looks % looks_between_examinations == 0 && !request_.watch->has_failed()) (void)request_.watch->examine_peers();
     if (looks % looks_between_questions == 0 && !request_.watch->has_failed()) raise_if_gpu_failed();
     std::this_thread::sleep_for(poll_interval);
   }
@@ -300,7 +300,7 @@ void HostsRank::raise_if_gpu_failed() const {
 }
 
 std::optional<bool> HostsRank::is_idle() const {
-  return questions_->ask([order = order_.get()] { return order->is_idle(); }, longest_question);
+  return questions_->ask_again([order = order_.get()] { return order->is_idle(); }, longest_question);
 }
 
 std::optional<DeviceProgress> HostsRank::progress() {
@@ -319,10 +319,14 @@ Status HostsRank::await_work() {
 HostsRank::~HostsRank() {
   ending_.emplace(request_.device);
   const bool ended = !order_ || has_own_work_ended();
-  if (ended && proxy_ && !proxy_->finish())
-    request_.watch->raise({Code::aborted, "rank " + std::to_string(request_.rank) +
-                                              " has ended its communicator, and what it had sent was not received for "
-                                              "some seconds. Let all ranks make the same calls"});
+  // A rank that comes late still gets what was sent to it. One that has died, or goes without coming, makes the
+  // communicator fail, which ends the wait.
+  if (ended && proxy_ && !proxy_->drain(Deadline::after_ms(NetworkProxy::longest_finish_ms))) {
+    log_warn(static_cast<int>(request_.rank),
+             "its communicator ends only once ranks of other hosts have received what it has sent to them. Let them "
+             "make the same calls");
+    proxy_->drain();
+  }
   attendant_ = {};
   if (order_ && order_->device_has_failed()) (void)request_.host->await_device();
   raise_pending_failures();  // else the peers would not hear of them

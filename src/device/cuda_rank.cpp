@@ -231,13 +231,14 @@ void CudaRank::run_attendant(const std::stop_token& stop) {
     // This comes last, because the flight recorder's dump asks the driver.
     if (std::exchange(tells, false)) (void)request_.watch->sticky();
     if (looks % looks_between_examinations == 0 && !request_.watch->has_failed()) {
-      started_.poll(*ring_.mailbox, *request_.watch, [this] {
+      const auto read = [this] {
         auto counts = read_counts();
         if (!counts) raise_if_gpu_failed();
         return counts;
-      });
-      if (request_.watch->examine_peers([this] { return is_idle() == true; }))
-        (void)StartedCalls::compare(*request_.watch);
+      };
+      started_.poll(*ring_.mailbox, *request_.watch, read,
+                    [this](std::uint32_t member) { return reducers_.rank_of(member); });
+      if (request_.watch->examine_peers()) (void)StartedCalls::compare(*request_.watch);
     }
     std::this_thread::sleep_for(poll_interval);
   }
@@ -251,7 +252,7 @@ void CudaRank::raise_pending_failures() const {
 }
 
 std::optional<bool> CudaRank::is_idle() const {
-  return questions_->ask([order = order_.get()] { return order->is_idle(); }, longest_question);
+  return questions_->ask_again([order = order_.get()] { return order->is_idle(); }, longest_question);
 }
 
 std::optional<kernels::LaunchCounts> CudaRank::read_counts() const {

@@ -232,7 +232,9 @@ void DeviceCopies::poll() {
     watch.raise_timeout(who, request_->timeout_ms, wait->rank);
   } else if (wait->duration - told_ > Watch::slow_wait) {
     told_ = wait->duration;
-    watch.tell_of_slow_wait(who, told_, wait->rank);
+    if (!watch.has_gone(wait->rank)) return watch.tell_of_slow_wait(who, told_, wait->rank);
+    // What that rank did before it went counts. It had done it all when it was seen to have gone.
+    if (const auto still = this->wait(); still && still->rank == wait->rank) watch.raise_gone(who, wait->rank);
   } else if (wait->duration < told_) {
     told_ = {};
   }

@@ -85,6 +85,10 @@ void DeviceReducers::abort() {
   if (threads_) threads_->abort();
 }
 
-std::uint32_t DeviceReducers::awaited_rank() const { return threads_ ? members_[threads_->awaited_rank()] : 0; }
+std::optional<std::uint32_t> DeviceReducers::rank_of(std::uint32_t member) const {
+  if (member != DeviceArenas::awaits_reducers) return member;
+  const auto awaited = threads_ ? threads_->awaited_rank() : std::nullopt;
+  return awaited ? std::optional<std::uint32_t>(members_[*awaited]) : std::nullopt;
+}
 
 }  // namespace strait

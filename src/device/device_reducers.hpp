@@ -46,8 +46,9 @@ class DeviceReducers {
   /// that stream is being captured. A call in a wire format is an exchange of DeviceQuantized::steps_by_reducers().
   Result<DeviceLaunch> take(const Call& call, bool captures);
   void abort();
-  /// Returns the rank for which the threads were last seen to wait.
-  std::uint32_t awaited_rank() const;
+  /// Returns the rank that a kernel means that waits for `member` of its ring. If that stands for the threads, it is
+  /// the rank for which they wait at this moment; nothing if they wait for none.
+  std::optional<std::uint32_t> rank_of(std::uint32_t member) const;
 
  private:
   struct Announcement;

@@ -59,11 +59,11 @@ StartedCalls::Mark StartedCalls::read(std::uint64_t mark) const {
   return {newest_ + static_cast<std::uint64_t>(std::int64_t{ahead}), static_cast<std::uint32_t>(mark)};
 }
 
-void StartedCalls::poll(kernels::Mailbox& mailbox, Watch& watch, const Read& read) {
+void StartedCalls::poll(kernels::Mailbox& mailbox, Watch& watch, const Read& read, const RankOf& rank_of) {
   if (const std::uint32_t waits = std::atomic_ref(mailbox.waits).exchange(0); waits != 0) {
     record_marks_of_waiting(mailbox, watch.own_control());
     watch.own_control().mark_requests.fetch_add(1, std::memory_order_release);
-    (void)see_kernel_waiting(watch, waits - 1);
+    (void)see_kernel_waiting(watch, rank_of(waits - 1));
     polls_since_wait_ = 0;
   } else if (++polls_since_wait_ == short_wait_polls) {
     watch.forget_awaited();
@@ -81,16 +81,18 @@ bool StartedCalls::has_new_requests(const Watch& watch) {
   return std::exchange(requests_seen_, requests) != requests;
 }
 
-/// Several reports are needed: what a rank sent before it left still counts, and the first report that is seen may have
-/// been written before it left.
-Status StartedCalls::see_kernel_waiting(Watch& watch, std::uint32_t rank) {
-  if (rank >= watch.ranks()) return {};
-  watch.note_awaited(rank);
-  Awaited& awaited = awaited_[rank];
-  if (!watch.has_left(rank)) return see_opposed(watch, rank, awaited);
-  if (++awaited.times_left < times_seen) return {};
-  return tl::unexpected(watch.raise({Code::remote_error, "a kernel on " + watch.name_of(watch.rank()) + " needs " +
-                                                             watch.name_of(rank) + Watch::has_left_text}));
+/// Several reports are needed: what a rank sent before it went still counts, and the first report that is seen may have
+/// been written before it went.
+Status StartedCalls::see_kernel_waiting(Watch& watch, std::optional<std::uint32_t> rank) {
+  if (!rank || *rank >= watch.ranks()) {
+    watch.forget_awaited();
+    return {};
+  }
+  watch.note_awaited(*rank);
+  Awaited& awaited = awaited_[*rank];
+  if (!watch.has_gone(*rank)) return see_opposed(watch, *rank, awaited);
+  if (++awaited.times_gone < times_seen) return {};
+  return tl::unexpected(watch.raise_gone("a kernel on " + watch.name_of(watch.rank()), *rank));
 }
 
 /// Raises an error if the two ranks wait for each other, one in a collective and one in a group of messages. Messages

@@ -22,6 +22,8 @@ class StartedCalls {
  public:
   /// Returns a copy of the GPU's counters; nothing if it does not answer.
   using Read = std::function<std::optional<kernels::LaunchCounts>()>;
+  /// Returns the rank for which a kernel waits that names this member of its ring; nothing if it is no rank.
+  using RankOf = std::function<std::optional<std::uint32_t>(std::uint32_t member)>;
 
   /// Returns the mark that a call's first launch writes (kernels::Ring::call).
   static std::uint32_t mark_of(const CallSignature& signature);
@@ -37,7 +39,7 @@ class StartedCalls {
   void note_call(const Known& call);
   /// Polled by the attendant thread. If a kernel of this rank waits, asks all ranks to record what they have started,
   /// and raises an error if the wait can never end. If any rank has asked, records what this rank's GPU has started.
-  void poll(kernels::Mailbox& mailbox, Watch& watch, const Read& read);
+  void poll(kernels::Mailbox& mailbox, Watch& watch, const Read& read, const RankOf& rank_of);
   /// Raises an error if a peer's GPU has started another call than this rank's under the same collective number. By the
   /// attendant thread.
   static Status compare(Watch& watch);
@@ -60,16 +62,16 @@ class StartedCalls {
   };
   /// A rank for which a kernel of this rank was seen waiting.
   struct Awaited {
-    std::uint32_t times_left = 0;          ///< reports of the wait since that rank has left
+    std::uint32_t times_gone = 0;          ///< reports of the wait since that rank has gone (Watch::has_gone())
     std::uint32_t times_opposed = 0;       ///< reports of both ranks, each of a wait for the other in the same calls
     std::uint32_t reports = 0;             ///< that rank's count of reports, when it was last seen
     std::uint64_t own_call = 0, call = 0;  ///< those calls' hashes: this rank's, that rank's
   };
   /// Returns whether any rank has asked since the last time for what GPUs have started.
   bool has_new_requests(const Watch& watch);
-  /// Notes that a kernel of this rank reports waiting for `rank`, which may be a number that no rank has. Raises an
-  /// error once several reports were made while that rank had left, or waited for this one in another call.
-  Status see_kernel_waiting(Watch& watch, std::uint32_t rank);
+  /// Notes that a kernel of this rank reports waiting for `rank`, or for none in particular. Raises an
+  /// error once several reports were made after that rank had gone, or while it waited for this one in another call.
+  Status see_kernel_waiting(Watch& watch, std::optional<std::uint32_t> rank);
   static Status see_opposed(Watch& watch, std::uint32_t rank, Awaited& awaited);
   static Status compare(Watch& watch, std::uint64_t sequence, const CallSignature& own);
   /// Decodes a mark. Its number has 32 bits, which may wrap; the one nearest to newest_ is meant.

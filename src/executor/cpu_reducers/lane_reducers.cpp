@@ -172,19 +172,37 @@ bool LaneReducers::is_ready(const Lane& lane, std::uint16_t call_hash) const {
   return true;
 }
 
-/// Lane 0 is sufficient, because every message has chunks on it.
-std::uint32_t LaneReducers::awaited_rank() const {
-  std::uint64_t least = ~std::uint64_t{0};
-  std::uint32_t last = setup_.rank;
-  for (std::uint32_t rank = 0; rank < setup_.layout.ranks; ++rank) {
-    std::uint64_t most = 0;
-    for (std::uint32_t slot = 0; slot < kernels::slot_depth; ++slot)
-      most = std::max(most, flag(setup_.layout.up(rank), 0, slot).load(std::memory_order_relaxed) >> 16);
-    if (rank == setup_.rank || most >= least) continue;
-    least = most;
-    last = rank;
-  }
-  return last;
+/// Returns how many uses of a lane's slots in an arena have been filled.
+std::uint64_t LaneReducers::latest(std::size_t arena, std::uint32_t lane) const {
+  std::uint64_t most = 0;
+  for (std::uint32_t slot = 0; slot < kernels::slot_depth; ++slot)
+    most = std::max(most, flag(arena, lane, slot).load(std::memory_order_acquire) >> 16);
+  return most;
+}
+
+std::optional<std::uint32_t> LaneReducers::awaited_rank(std::uint32_t lane) const {
+  const ReducerMemory& layout = setup_.layout;
+  const std::uint64_t sums = latest(layout.down(setup_.rank), lane);
+  if (latest(layout.up(setup_.rank), lane) <= sums) return std::nullopt;  // this rank's GPU waits for no sum
+  const auto others_first = [&](auto&& is_late) -> std::optional<std::uint32_t> {
+    for (std::uint32_t i = 1; i <= layout.ranks; ++i)
+      if (const std::uint32_t rank = (setup_.rank + i) % layout.ranks; is_late(rank)) return rank;
+    return std::nullopt;
+  };
+  if (const auto rank = others_first([&](std::uint32_t each) { return latest(layout.up(each), lane) <= sums; }))
+    return rank;
+  const auto holds_slot = [&](std::uint32_t each) {
+    const auto& read = returned(layout.down(each), ReducerMemory::gpu, lane);
+    return read.load(std::memory_order_acquire) + kernels::slot_depth <= sums;
+  };
+  if (const auto rank = others_first(holds_slot)) return rank;
+  return lane % (setup_.options.threads * layout.ranks) / setup_.options.threads;  // as in work()
+}
+
+std::optional<std::uint32_t> LaneReducers::awaited_rank() const {
+  for (std::uint32_t lane = 0; lane < setup_.layout.lanes; ++lane)
+    if (const auto rank = awaited_rank(lane)) return rank;
+  return std::nullopt;
 }
 
 void LaneReducers::reduce_chunk(const Reduction& reduction, const Lane& lane, std::uint32_t bytes) {

@@ -74,8 +74,9 @@ class LaneReducers {
   void push(const Reduction& reduction);
   /// Ends all waits of the threads. From any thread.
   void abort();
-  /// Returns that of the other ranks whose GPU has sent least. From any thread.
-  std::uint32_t awaited_rank() const;
+  /// Returns the rank that keeps this rank's GPU waiting for a sum: one whose GPU has not sent its part, has not read
+  /// an earlier sum, or whose thread has not added up what has come; nothing if none does. From any thread.
+  std::optional<std::uint32_t> awaited_rank() const;
 
  private:
   /// A lane that this thread serves, and how many of its slots have been used so far.
@@ -90,6 +91,8 @@ class LaneReducers {
   std::optional<Reduction> next(std::uint64_t number);
   bool carry_out(Worker& worker);
   bool is_ready(const Lane& lane, std::uint16_t call_hash) const;
+  std::uint64_t latest(std::size_t arena, std::uint32_t lane) const;
+  std::optional<std::uint32_t> awaited_rank(std::uint32_t lane) const;
   void reduce_chunk(const Reduction& reduction, const Lane& lane, std::uint32_t bytes);
   void add_up(const Reduction& reduction, std::size_t slot, std::uint32_t bytes) const;
   /// Waits for chunks. Returns false if none will arrive any more.

@@ -26,10 +26,10 @@ class FakeDeviceRank final : public DeviceRank {
       kernels::Mailbox& mailbox = testing::fake_gpu.mailboxes[request_.rank];
       for (; !stop.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
         if (request_.watch->has_failed()) std::atomic_ref(mailbox.abort) = 1;
-        started_.poll(mailbox, *request_.watch, [this] { return read_counts(); });
+        started_.poll(
+            mailbox, *request_.watch, [this] { return read_counts(); }, [](std::uint32_t rank) { return rank; });
         if (request_.watch->has_failed()) continue;
-        if (request_.watch->examine_peers([this] { return is_idle() == true; }))
-          (void)StartedCalls::compare(*request_.watch);
+        if (request_.watch->examine_peers()) (void)StartedCalls::compare(*request_.watch);
       }
     });
   }
@@ -44,8 +44,7 @@ class FakeDeviceRank final : public DeviceRank {
                                       (call.wire == WireFormat::off ? "" : " in " + std::string(name(call.wire))));
     ++testing::fake_gpu.launches;
     started_.note_call({.signature = signature(call), .is_captured = capture_of(call.stream).value() != 0});
-    if (testing::fake_gpu.looks_at_peers)
-      STRAIT_TRY(request_.watch->examine_peers([this] { return is_idle() == true; }));
+    if (testing::fake_gpu.looks_at_peers) STRAIT_TRY(request_.watch->examine_peers());
     if (!testing::fake_gpu.launch_error.empty()) return fail(Code::cuda_error, testing::fake_gpu.launch_error);
     return {};
   }

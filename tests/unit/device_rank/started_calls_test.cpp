@@ -216,6 +216,17 @@ TEST_F(StartedCallsTest, MessagesThatAreOverAreNoError) {
   expect_no_error();
 }
 
+/// Rank 1 has waited for rank 0 in messages, and then waits in them for nobody in particular.
+TEST_F(StartedCallsTest, MessagesThatWaitForSomethingElseAreNoError) {
+  start_apart();
+  for (int times = 0; times < 3; ++times) {
+    say_that_it_waits(1, 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  const std::jthread second = wait_for(1, ~std::uint32_t{0} - 1), first = wait(0);
+  expect_no_error();
+}
+
 /// Rank 0 waits in a collective that comes before the other rank's messages.
 TEST_F(StartedCallsTest, ARankThatIsBehindIsNoError) {
   for (std::size_t rank = 0; rank < 2; ++rank) capture(rank, 3);

@@ -128,6 +128,22 @@ TEST(Reducers, NameWhomTheyWaitFor) {
   for (const std::uint32_t rank : {0u, 2u}) EXPECT_EQ(machine.reducers(rank).awaited_rank(), 1u);
 }
 
+TEST(Reducers, NameTheRankWhoseThreadsStandStill) {
+  ReducedRanks machine(3, {.timeout_ns = 30'000'000});
+  check(machine, {all_reduce(0, 30'000)}, std::chrono::milliseconds(1));
+  for (const std::uint32_t rank : {0u, 1u, 2u}) EXPECT_EQ(machine.reducers(rank).awaited_rank(), std::nullopt);
+  machine.reducers(2).abort();
+  std::vector<std::jthread> threads;
+  for (const std::uint32_t rank : {0u, 1u, 2u})
+    threads.emplace_back([&, rank] {
+      const CollectiveCase c = all_reduce(1, 30'000);
+      Bytes data(c.count * size_bytes(c.type));
+      machine.run(rank, call_of(c, data.data(), data.data(), Bytes(8)));
+    });
+  threads.clear();
+  for (const std::uint32_t rank : {0u, 1u}) EXPECT_EQ(machine.reducers(rank).awaited_rank(), 2u);
+}
+
 /// Ranks whose calls differ get none of one another's data, and no result.
 TEST(Reducers, DoNotMixCallsThatDiffer) {
   ReducedRanks machine(2, {.timeout_ns = 50'000'000});
