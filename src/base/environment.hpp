@@ -144,6 +144,10 @@ inline constexpr Variable table[] = {
          "GPU ranks. 1: launches of CUDA graphs with captured calls, and calls outside of graphs, run one after "
          "another, in the order in which the host makes them; this costs each graph two nodes. 0: the program must "
          "order them (docs/gpus.md#how-it-works)."),
+    flag("STRAIT_LAUNCH_ORDER", "1",
+         "GPU ranks. 1: where kernels of a process's communicators do not fit side by side on a GPU, they start in the "
+         "order in which the host launches them (docs/gpus.md#several-communicators). 0: in any order; then calls of "
+         "different communicators must not run at the same time, unless STRAIT_MAX_SMS is low enough for all."),
     shared(flag("STRAIT_AGGREGATE", "1",
                 "GPU ranks. 1: consecutive collectives of a group share one launch and run side by side, so all ranks "
                 "must group them alike (docs/gpus.md#how-it-works). 0: one after another.")),

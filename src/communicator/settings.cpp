@@ -77,6 +77,7 @@ Status read_gpu_settings(DeviceOptions& gpu, const Environment& environment) {
   STRAIT_ASSIGN(gpu.lines_bytes, bytes_of(environment, "STRAIT_LINES_BYTES"));
   STRAIT_ASSIGN(gpu.piped_unit_bytes, bytes_of(environment, "STRAIT_PIPED_BYTES"));
   STRAIT_ASSIGN(gpu.joins_graphs, environment.flag("STRAIT_GRAPH_MIXING"));
+  STRAIT_ASSIGN(gpu.orders_launches, environment.flag("STRAIT_LAUNCH_ORDER"));
   STRAIT_ASSIGN(gpu.aggregates, environment.flag("STRAIT_AGGREGATE"));
   STRAIT_ASSIGN(gpu.packets_bytes, bytes_if_set(environment, "STRAIT_PACKETS_BYTES"));
   STRAIT_ASSIGN(gpu.host_memory_bytes, bytes_of(environment, "STRAIT_HOST_MEMORY_BYTES"));

@@ -143,6 +143,10 @@ Status CudaRank::open_order() {
   setup.seen = static_cast<kernels::LaunchCounts*>(seen_.data());
   setup.joins_graphs = request_.options.joins_graphs;
   STRAIT_ASSIGN(order_, CallOrder::open(std::move(setup)));
+  // Ranks that share a GPU as threads are no communicators side by side, and their order is not the same everywhere.
+  if (!request_.options.orders_launches || request_.ranks == 1 || request_.threads_share_a_gpu) return {};
+  STRAIT_ASSIGN(auto starts, copy_engine::open_cuda_streams(request_.device));
+  STRAIT_ASSIGN(starts_, LaunchOrder::join(request_.device, arenas_.least_sms(), std::move(starts)));
   return {};
 }
 

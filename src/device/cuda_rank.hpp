@@ -18,6 +18,7 @@
 #include "device/device_reducers.hpp"
 #include "device/device_registrations.hpp"
 #include "device/island_messages.hpp"
+#include "device/launch_order.hpp"
 #include "device/memory/host_memory.hpp"
 #include "device/side_streams.hpp"
 #include "device/started_calls.hpp"
@@ -99,6 +100,9 @@ class CudaRank final : public DeviceRank {
   Result<Tail> launch_all(std::vector<DeviceLaunch> launches, const Call& call);
   Status launch(DeviceLaunch& what, const Call& call);
   Status launch(AggregateLaunch& what);
+  /// Launches a kernel that waits for other ranks, after those of other communicators that the host has launched on
+  /// this GPU, if these may take its place.
+  Status launch_in_order(const void* kernel, const void* argument, cuda::LaunchShape shape, void* stream);
   Status launch(const WireLaunch& what, void* stream);
   bool has_own_work_ended() {
     return order_->await_idle([watch = request_.watch] { return watch->has_failed(); });
@@ -115,6 +119,7 @@ class CudaRank final : public DeviceRank {
   /// Held while kernels may run, so that no host memory is unpinned meanwhile.
   std::shared_ptr<const void> keeps_pinned_ = HostMemory::keep_pinned();
   std::optional<cuda::Launcher> launcher_;  ///< set by prepare()
+  std::unique_ptr<LaunchOrder> starts_;     ///< null: launches are not ordered beside those of other communicators
   cuda::MappedMemory mailbox_;
   DeviceArenas arenas_;
   kernels::Ring ring_{};

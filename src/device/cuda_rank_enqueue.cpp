@@ -69,10 +69,19 @@ Status CudaRank::launch(DeviceLaunch& what, const Call& call) {
   } else {
     kernel = kernel_of(what, call);
   }
-  STRAIT_TRY(launcher_->launch(kernel, argument, shape, call.stream));
+  STRAIT_TRY(launch_in_order(kernel, argument, shape, call.stream));
   order_->launched(what.blocks);
   ++launches_;
   return {};
+}
+
+Status CudaRank::launch_in_order(const void* kernel, const void* argument, cuda::LaunchShape shape, void* stream) {
+  if (!starts_ || order_->is_captured()) return launcher_->launch(kernel, argument, shape, stream);
+  // If launches overlap, blocks of the next one wait on the GPU for the end of this one.
+  return starts_->launch(shape.blocks * (shape.overlaps ? 2 : 1), stream, [&](void* started) {
+    shape.started = started;
+    return launcher_->launch(kernel, argument, shape, stream);
+  });
 }
 
 Result<CallOrder::Tail> CudaRank::launch_all(std::vector<DeviceLaunch> launches, const Call& call) {
@@ -84,7 +93,7 @@ Status CudaRank::launch(AggregateLaunch& what) {
   what.argument.ring.finished = order_->finished();
   const void* const kernel = what.reduces ? kernels::aggregate_reduce_kernel(what.protocol, what.type)
                                           : kernels::aggregate_copy_kernel(what.protocol);
-  STRAIT_TRY(launcher_->launch(kernel, &what.argument, {what.blocks, what.threads, overlaps_launches_}, what.stream));
+  STRAIT_TRY(launch_in_order(kernel, &what.argument, {what.blocks, what.threads, overlaps_launches_}, what.stream));
   order_->launched(what.blocks);
   return {};
 }

@@ -69,6 +69,7 @@ constexpr Mapping mappings[] = {
     {"NCCL_HOSTID", "STRAIT_HOSTID", as_it_is},    {"NCCL_CTA_POLICY", "STRAIT_MAX_SMS", cta_policy},
     {"NCCL_MAX_CTAS", "STRAIT_MAX_SMS", as_it_is},  // comes later, so it overrides the policy's value
     {"NCCL_P2P_DISABLE", "STRAIT_P2P", p2p},       {"NCCL_GRAPH_MIXING_SUPPORT", "STRAIT_GRAPH_MIXING", flag},
+    {"NCCL_LAUNCH_ORDER_IMPLICIT", "STRAIT_LAUNCH_ORDER", flag},
 };
 /// NCCL settings that the drop-in itself reads.
 constexpr const char* own_settings[] = {"NCCL_COMM_BLOCKING", "NCCL_CONF_FILE"};

@@ -22,6 +22,8 @@ class LaunchConfig {
     if (shape.overlaps)
       add(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION).programmaticStreamSerializationAllowed = 1;
     if (shape.cluster_blocks > 1) add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).clusterDim = {shape.cluster_blocks, 1, 1};
+    if (shape.started != nullptr)
+      add(CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT).launchCompletionEvent = {static_cast<CUevent>(shape.started), 0};
   }
   LaunchConfig(const LaunchConfig&) = delete;
   LaunchConfig& operator=(const LaunchConfig&) = delete;
@@ -34,7 +36,7 @@ class LaunchConfig {
     return attribute.value;
   }
   CUlaunchConfig config_{};
-  CUlaunchAttribute attributes_[2]{};
+  CUlaunchAttribute attributes_[3]{};
 };
 
 /// Returns whether this is a default stream (also the per-thread one), which is that of the current device. All other

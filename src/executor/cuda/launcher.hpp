@@ -17,6 +17,8 @@ struct LaunchShape {
   /// Number of neighbouring blocks in a cluster, which start together and close to one another; needs compute
   /// capability 9.0. Must divide `blocks`.
   std::uint32_t cluster_blocks = 1;
+  /// An event that is recorded once all blocks have started; null: none.
+  void* started = nullptr;
 };
 
 /// Launches kernels of this library on one device, through the driver, which takes less host time than the runtime.

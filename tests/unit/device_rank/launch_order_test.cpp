@@ -1,0 +1,114 @@
+// The order in which kernels of several communicators start on a GPU. Streams are threads here.
+#include "device/launch_order.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "support/fake_streams.hpp"
+
+namespace strait::testing {
+namespace {
+
+using Stream = copy_engine::StreamDriver::Stream;
+using Event = copy_engine::StreamDriver::Event;
+constexpr std::uint32_t sms = 132;
+
+/// A communicator with a stream of its own.
+struct Member {
+  explicit Member(int device = 0) {
+    auto made = std::make_unique<FakeStreams>(FakeStreams::Options{.slow = false});
+    driver = made.get();
+    order = LaunchOrder::join(device, sms, std::move(made)).value();
+    stream = driver->create_stream().value();
+  }
+  /// Launches a kernel that starts once all earlier work of the stream is done. Returns whether it records its start.
+  bool launch(std::uint32_t blocks) {
+    bool records = false;
+    EXPECT_TRUE(order->launch(blocks, stream, [&](Event started) -> Status {
+      driver->run(stream, [this] { ++*this->started; });
+      records = started != nullptr;
+      return records ? driver->record(started, stream) : Status();
+    }));
+    return records;
+  }
+  /// Makes later launches start only once `gate` is open.
+  void wait_for(const std::atomic<bool>& gate) {
+    driver->run(stream, [&gate] {
+      while (!gate) std::this_thread::yield();
+    });
+  }
+  void expect_starts(int count) const {
+    for (int i = 0; i < 10'000 && *started < count; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(*started, count);
+  }
+  FakeStreams* driver = nullptr;
+  std::unique_ptr<LaunchOrder> order;
+  Stream stream = nullptr;
+  std::unique_ptr<std::atomic<int>> started = std::make_unique<std::atomic<int>>(0);
+};
+
+TEST(LaunchOrder, IsThatOfTheHostWhereKernelsDoNotFitSideBySide) {
+  std::atomic<bool> gate{false};
+  Member first, second;
+  first.wait_for(gate);
+  EXPECT_TRUE(first.launch(100));
+  EXPECT_TRUE(second.launch(100));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(*second.started, 0);
+  gate = true;
+  for (const Member* each : {&first, &second}) each->expect_starts(1);
+  for (Member* each : {&first, &second}) each->driver->finish(each->stream);
+}
+
+TEST(LaunchOrder, IsNoneWhereTheyFit) {
+  std::atomic<bool> gate{false};
+  Member first, second;
+  first.wait_for(gate);
+  first.launch(66);
+  second.launch(66);
+  second.expect_starts(1);
+  EXPECT_EQ(*first.started, 0);
+  // From now on they do not fit, and what was launched before counts.
+  second.launch(67);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(*second.started, 1);
+  gate = true;
+  second.expect_starts(2);
+  for (Member* each : {&first, &second}) each->driver->finish(each->stream);
+}
+
+TEST(LaunchOrder, AwaitsEachLaunchOnce) {
+  Member first, second, third;
+  first.launch(100);
+  second.launch(100);
+  const int commands = second.driver->commands();
+  second.launch(100);
+  EXPECT_EQ(second.driver->commands(), commands + 1) << "the record of its own start only";
+  first.launch(100);
+  second.launch(100);
+  EXPECT_EQ(second.driver->commands(), commands + 3) << "and a wait for what the first has launched since";
+  third.launch(8);
+  EXPECT_EQ(third.driver->commands(), 5) << "an event, a stream, two waits and a record";
+  for (Member* each : {&first, &second, &third}) each->driver->finish(each->stream);
+}
+
+TEST(LaunchOrder, CostsNothingWithoutOthersOnTheGpu) {
+  Member alone, elsewhere(1);
+  EXPECT_FALSE(alone.launch(132));
+  EXPECT_FALSE(elsewhere.launch(132));
+  {
+    Member other;
+    EXPECT_TRUE(alone.launch(132));
+    EXPECT_TRUE(other.launch(132));
+    other.driver->finish(other.stream);
+  }
+  EXPECT_FALSE(alone.launch(132));
+  for (Member* each : {&alone, &elsewhere}) each->driver->finish(each->stream);
+}
+
+}  // namespace
+}  // namespace strait::testing
