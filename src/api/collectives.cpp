@@ -22,7 +22,8 @@ Status set_types(Call& call, Comm& comm, straitDataType_t type, int op) {
     call.op = static_cast<ReduceOp>(op);
     return {};
   }
-  const auto* premul = op > straitAvg ? comm.find_premul(static_cast<std::uint32_t>(op - straitAvg - 1)) : nullptr;
+  const auto* premul =
+      op > straitAvg ? comm.premul_ops().find(static_cast<std::uint32_t>(op - straitAvg - 1)) : nullptr;
   if (premul == nullptr)
     return fail(Code::invalid_argument, std::string(name(call.collective)) + ": " + std::to_string(op) +
                                             " is no reduction of this communicator (straitRedOp_t)");
@@ -101,7 +102,7 @@ Status submit(Comm& comm, Call& call, straitDataType_t type, int op, const strai
   STRAIT_TRY(set_options(call, comm, options));
   STRAIT_TRY(validate(call, comm.rank(), comm.ranks()));
   const ProfilerRange range = profiled(comm, call);
-  // With premul_sum, peers read a scaled copy and not the registered buffer: see Comm::premultiplied().
+  // With premul_sum, peers read a scaled copy and not the registered buffer: see PremulContribution.
   if (comm.has_registrations() && !comm.is_on_device() && call.collective != Collective::send_recv &&
       call.collective != Collective::all_to_all_v && call.op != ReduceOp::premul_sum) {
     const auto sizes = buffer_sizes(call, comm.rank(), comm.ranks());
@@ -158,7 +159,7 @@ straitResult_t straitRedOpCreatePreMulSum(straitRedOp_t* op, const void* scalar,
     if (residence != straitScalarDevice && residence != straitScalarHostImmediate)
       return invalid("straitRedOpCreatePreMulSum: " + std::to_string(residence) +
                      " is no residence (straitScalarResidence_t)");
-    Comm::PremulOp made{static_cast<strait::DataType>(datatype), {.is_address = residence == straitScalarDevice}};
+    strait::PremulOp made{static_cast<strait::DataType>(datatype), {.is_address = residence == straitScalarDevice}};
     const std::size_t bytes = size_bytes(made.type);
     if (made.scalar.is_address)
       made.scalar.bits = reinterpret_cast<std::uintptr_t>(scalar);
@@ -167,7 +168,7 @@ straitResult_t straitRedOpCreatePreMulSum(straitRedOp_t* op, const void* scalar,
     if (made.scalar.is_address && made.scalar.bits % bytes != 0)
       return invalid("straitRedOpCreatePreMulSum: a scalar of " + std::string(name(made.type)) +
                      " in device memory lies at a multiple of " + std::to_string(bytes) + " bytes");
-    *op = static_cast<straitRedOp_t>(straitAvg + 1 + static_cast<int>(comm.add_premul(made)));
+    *op = static_cast<straitRedOp_t>(straitAvg + 1 + static_cast<int>(comm.premul_ops().add(made)));
     return straitSuccess;
   });
 }
@@ -175,7 +176,7 @@ straitResult_t straitRedOpCreatePreMulSum(straitRedOp_t* op, const void* scalar,
 straitResult_t straitRedOpDestroy(straitRedOp_t op, straitComm_t handle) {
   return with_comm(handle, [&](Comm& comm) {
     if (static_cast<int>(op) <= straitAvg) return invalid("straitRedOpDestroy: built-in reductions stay");
-    return result_of(comm.remove_premul(static_cast<std::uint32_t>(static_cast<int>(op) - straitAvg - 1)));
+    return result_of(comm.premul_ops().remove(static_cast<std::uint32_t>(static_cast<int>(op) - straitAvg - 1)));
   });
 }
 

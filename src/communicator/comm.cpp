@@ -9,7 +9,6 @@
 #include "base/hash.hpp"
 #include "base/log.hpp"
 #include "calls/hops.hpp"
-#include "executor/host/reduce.hpp"
 #include "kernels/launch.hpp"
 
 namespace strait {
@@ -149,23 +148,7 @@ Status Comm::begin(const Call& call) {
   const auto begin_contribution = [&](const Call& own) {
     return is_encoded(own, ranks_) ? begin_quantized(own) : begin_on_host(own, own);
   };
-  return begin_contribution(call.op == ReduceOp::premul_sum ? premultiplied(call) : call);
-}
-
-/// Plans do not know of scalars, so this rank's contribution is first multiplied into memory of the communicator.
-Call Comm::premultiplied(const Call& call) {
-  const std::size_t bytes = buffer_sizes(call, rank_, ranks_).send_bytes;
-  if (bytes > contribution_bytes_) {
-    contribution_bytes_ = 0;
-    contribution_.reset();
-    contribution_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
-    contribution_bytes_ = bytes;
-  }
-  premultiply(call.type, contribution_.get(), call.send, call.premul_scalar.element(), bytes / size_bytes(call.type),
-              simd_);
-  Call multiplied = call;
-  multiplied.send = contribution_.get();
-  return multiplied;
+  return begin_contribution(call.op == ReduceOp::premul_sum ? contribution_.make(call, rank_, ranks_, simd_) : call);
 }
 
 Status Comm::begin_quantized(const Call& call) {

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -20,9 +19,11 @@
 #include "base/error.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "calls/call.hpp"
+#include "calls/premul_contribution.hpp"
 #include "calls/quantized.hpp"
 #include "calls/watch.hpp"
 #include "communicator/flight_recorder.hpp"
+#include "communicator/premul_ops.hpp"
 #include "communicator/registrations.hpp"
 #include "device/device_rank.hpp"
 #include "executor/host/host_program.hpp"
@@ -183,13 +184,7 @@ class Comm {
   bool has_registrations() const { return !registrations_.is_empty(); }
   bool is_registered(const void* pointer, std::size_t bytes) const;
 
-  struct PremulOp {
-    DataType type;
-    PremulScalar scalar;
-  };
-  std::uint32_t add_premul(const PremulOp& op);
-  Status remove_premul(std::uint32_t id);
-  const PremulOp* find_premul(std::uint32_t id) const;
+  PremulOps& premul_ops() { return premul_ops_; }
 
  private:
   explicit Comm(std::unique_ptr<Channel> channel);
@@ -226,7 +221,6 @@ class Comm {
   Status begin_quantized(const Call& call);
   /// Begins the next exchange of the quantised call in progress. Returns whether there was one.
   Result<bool> begin_next_exchange();
-  Call premultiplied(const Call& call);
   /// Joins a part of a split under that unique ID; returns nullptr if `id` is null. All ranks of this communicator take
   /// part, so that all learn at once if a rank cannot join.
   Result<std::unique_ptr<Channel>> join_part(const std::array<std::byte, unique_id_bytes>* id, JoinOptions place,
@@ -347,11 +341,10 @@ class Comm {
   Registrations registrations_;
   Deadline device_deadline_ = Deadline::never();  ///< deadline of device_'s collective requests
   QuantizedCall quantized_;
-  std::unique_ptr<std::byte[]> contribution_;  ///< this rank's multiplied contribution to a premul_sum
-  std::size_t contribution_bytes_ = 0;
+  PremulContribution contribution_;
   /// Freed when there is no memory left, so that there is some for the error's text.
   std::unique_ptr<std::byte[]> last_memory_ = std::make_unique<std::byte[]>(16 << 10);
-  std::map<std::uint32_t, PremulOp> premul_ops_;
+  PremulOps premul_ops_;
 };
 
 }  // namespace strait
