@@ -6,24 +6,13 @@
 #include <utility>
 
 #include "base/at_scope_end.hpp"
-#include "base/hash.hpp"
-#include "base/log.hpp"
 #include "calls/hops.hpp"
 #include "kernels/launch.hpp"
 
 namespace strait {
 namespace {
 
-/// Most programs that are kept: they hold scratch memory, which a user that never repeats a size should not accumulate.
-constexpr std::size_t max_programs = 1024;
 constexpr int quick_tries = 8;
-
-/// Returns the plan for messages whose lengths are known to their two ranks only: the first that there is.
-Result<RankPlan> plan_for_messages(const PlanRequest& request, std::uint32_t rank) {
-  for (const Algorithm& algorithm : catalogue())
-    if (algorithm.supports(request)) return algorithm.build(request, rank);
-  return fail(Code::internal_error, "no algorithm for " + std::string(name(request.collective)));
-}
 
 }  // namespace
 
@@ -124,8 +113,7 @@ Status Comm::launched(const Call& call, std::uint64_t number, Status result) {
 Status Comm::check_algorithm(const Call& call) const {
   if (call.algorithm == nullptr) return {};
   const std::string name(call.algorithm->name);
-  const bool supported =
-      device_ ? hops_of(name) != Hops::chosen : call.algorithm->supports(selector_.request(query_for(call)));
+  const bool supported = device_ ? hops_of(name) != Hops::chosen : programs_->supports(call);
   if (supported) return {};
   return fail(Code::invalid_argument, describe(signature(call)) + " on " + std::to_string(ranks_) +
                                           (device_ ? " GPU ranks: calls take one_hop or two_hop there, not "
@@ -182,7 +170,7 @@ Status Comm::begin_on_host(const Call& call, const Call& carried) {
     recorder_->finish(sequence_, true);
     return {};
   }
-  auto program = find_program(carried);
+  auto program = programs_->find(carried, sequence_);
   // Peers are on their way into this operation: a rank that cannot take part must tell them.
   if (!program) return tl::unexpected(watch_->raise(std::move(program).error()));
   program_ = *program;
@@ -215,30 +203,13 @@ Status Comm::run_messages(std::span<const Call> calls, MessagePieces& pieces) {
 }
 
 Status Comm::begin_messages_on_host(std::span<const Call> calls, MessagePieces* pieces) {
-  PlanRequest request;
-  request.collective = Collective::send_recv;
-  request.ranks = ranks_;
-  HostProgram::Options options;
-  options.arithmetic.type = DataType::uint8;
-  options.slice_bytes = pieces == nullptr ? transport_->slot_bytes() : pieces->slice_bytes();
-  options.simd = simd_;
-  for (const Call& call : calls) {
-    request.point_to_point.push_back({call.sends, call.peer});
-    const auto buffer = reinterpret_cast<std::uintptr_t>(call.sends ? call.send : call.receive);
-    const auto number = static_cast<std::uintptr_t>(&call - calls.data());
-    const Extent place{pieces == nullptr ? buffer : number, call.count * size_bytes(call.type)};
-    (call.sends ? options.input_messages : options.output_messages).push_back({place, signature(call)});
-  }
-  options.pieces = pieces;
-  STRAIT_ASSIGN(const RankPlan plan, plan_for_messages(request, rank_));
   is_collective_ = false;
   recorder_->post_messages(calls);
   signature_ = signature(calls.front());
   begin_waiting();
-  auto program = HostProgram::bind(plan, options, *transport_);
+  auto program = programs_->make_for_messages(calls, pieces);
   if (!program) return tl::unexpected(watch_->raise(std::move(program).error()));
-  own_program_ = std::move(*program);
-  program_ = own_program_.get();
+  program_ = *program;
   program_->start({nullptr, nullptr, 0, signature_});
   return {};
 }
@@ -308,76 +279,6 @@ Status Comm::pause() {
 Watch::Waiting Comm::waiting() const {
   return {is_collective_ ? sequence_ : 0, signature_, began_,
           [this] { return program_ == nullptr ? std::vector<std::uint32_t>{} : program_->awaited_ranks(); }};
-}
-
-std::size_t Comm::ProgramKeyHash::operator()(const ProgramKey& key) const {
-  return mix(mix(key.signature.what) ^ key.signature.count ^ std::uint64_t{key.in_place} << 63);
-}
-
-Result<HostProgram*> Comm::find_program(const Call& call) {
-  if (call.collective == Collective::all_to_all_v) {
-    STRAIT_ASSIGN(own_program_, make_block_program(call));
-    return own_program_.get();
-  }
-  const ProgramKey key{message_signature(call, call.count), is_in_place(call, rank_)};  // by a round's own count
-  if (last_program_ != nullptr && key == last_key_) return last_program_;
-  auto found = programs_.find(key);
-  if (found == programs_.end()) {
-    STRAIT_ASSIGN(auto program, make_program(call));
-    if (programs_.size() >= max_programs) programs_.clear();
-    found = programs_.emplace(key, std::move(program)).first;
-  }
-  last_key_ = key;
-  last_program_ = found->second.get();
-  return last_program_;
-}
-
-SelectQuery Comm::query_for(const Call& call) const {
-  return {call.collective, call.type,
-          call.op,         transport_->has_peer_memory() && (transport_->sees_any_memory() || call.registered),
-          call.root,       call.collective == Collective::barrier ? 1 : call.count,
-          call.algorithm};
-}
-
-/// Returns whether outputs are written around the cache, which pays once the buffers of all ranks no longer fit into it
-/// (docs/performance.md).
-bool Comm::writes_around_cache(const Call& call) const {
-  const BufferSizes sizes = buffer_sizes(call, call.root, ranks_);
-  return (sizes.send_bytes + sizes.receive_bytes) * ranks_ > last_level_cache_bytes_;
-}
-
-Result<std::unique_ptr<HostProgram>> Comm::make_program(const Call& call) {
-  const SelectQuery query = query_for(call);
-  STRAIT_ASSIGN(const Choice* found, selector_.choose(query));
-  const Choice& choice = *found;
-  log_trace(static_cast<int>(rank_), describe(signature(call)) + ": " + choice.why);
-  HostProgram::Options options;
-  options.arithmetic = {call.type, call.op};
-  options.count = query.count;
-  options.slice_bytes = choice.slice_bytes;
-  options.stream_outputs = writes_around_cache(call);
-  options.simd = simd_;
-  options.averaged = options_.averaged;
-  PlanRequest chosen = selector_.request(query);
-  chosen.in_place = is_in_place(call, rank_);  // may differ between ranks: the choice must not depend on it
-  chosen.lanes = choice.lanes;
-  return HostProgram::bind(find_algorithm(choice.algorithm)->build(chosen, rank_), options, *transport_);
-}
-
-Result<std::unique_ptr<HostProgram>> Comm::make_block_program(const Call& call) const {
-  HostProgram::Options options;
-  options.arithmetic.type = call.type;
-  options.slice_bytes = transport_->slot_bytes();
-  options.simd = simd_;
-  const auto of_message = [&](std::size_t count) { return numbered(message_signature(call, count), sequence_); };
-  for (std::uint32_t peer = 0; peer < ranks_; ++peer) {
-    options.input_messages.push_back(
-        {{call.send_offsets[peer], call.send_counts[peer]}, of_message(call.send_counts[peer])});
-    options.output_messages.push_back(
-        {{call.receive_offsets[peer], call.receive_counts[peer]}, of_message(call.receive_counts[peer])});
-  }
-  STRAIT_ASSIGN(const RankPlan plan, plan_for_messages(selector_.request(query_for(call)), rank_));
-  return HostProgram::bind(plan, options, *transport_);
 }
 
 }  // namespace strait

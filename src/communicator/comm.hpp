@@ -6,13 +6,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
-#include <unordered_map>
 #include <vector>
 
 #include "base/deadline.hpp"
@@ -23,11 +21,11 @@
 #include "calls/quantized.hpp"
 #include "calls/watch.hpp"
 #include "communicator/flight_recorder.hpp"
+#include "communicator/host_programs.hpp"
 #include "communicator/premul_ops.hpp"
 #include "communicator/registrations.hpp"
 #include "device/device_rank.hpp"
 #include "executor/host/host_program.hpp"
-#include "plan/request.hpp"
 #include "select/selector.hpp"
 #include "transport/transport.hpp"
 
@@ -272,24 +270,10 @@ class Comm {
   Result<State> progress();
   /// Compares this rank's call with those of the other ranks. Returns false if these are not known yet.
   Result<bool> compare_with_heard();
-  Result<HostProgram*> find_program(const Call& call);
-  Result<std::unique_ptr<HostProgram>> make_program(const Call& call);
-  Result<std::unique_ptr<HostProgram>> make_block_program(const Call& call) const;
-  SelectQuery query_for(const Call& call) const;
   /// Checks that the ranks can carry the call out as its options ask.
   Status check_algorithm(const Call& call) const;
-  bool writes_around_cache(const Call& call) const;
   void begin_waiting();
   Watch::Waiting waiting() const;
-
-  struct ProgramKey {
-    CallSignature signature;
-    bool in_place;
-    friend bool operator==(const ProgramKey&, const ProgramKey&) = default;
-  };
-  struct ProgramKeyHash {
-    std::size_t operator()(const ProgramKey& key) const;
-  };
 
   std::unique_ptr<Channel> channel_;
   std::uint32_t rank_ = 0;
@@ -298,10 +282,8 @@ class Comm {
   std::uint32_t cores_ = 0;        ///< of all ranks' hosts together
   std::uint32_t least_cores_ = 0;  ///< cores per rank, on the host where that is smallest
   double least_network_gbps_ = 0;  ///< network GB/s per rank, on the host where that is smallest; 0: unknown
-  std::size_t last_level_cache_bytes_ = 0;
-  SelectOptions select_options_;  ///< from the environment
-  Tuning tuning_;                 ///< until it is moved into selector_
-  Selector selector_;
+  SelectOptions select_options_;   ///< from the environment
+  Tuning tuning_;                  ///< until it is moved into programs_
   Simd simd_ = Simd::portable;
   std::unique_ptr<Transport> transport_;
   std::string transport_name_;
@@ -311,9 +293,7 @@ class Comm {
   std::unique_ptr<DeviceRank> device_;              ///< null on host ranks
   std::atomic<DeviceRank*> asked_device_{nullptr};  ///< device_, for other threads
 
-  std::unordered_map<ProgramKey, std::unique_ptr<HostProgram>, ProgramKeyHash> programs_;
-  ProgramKey last_key_{};
-  HostProgram* last_program_ = nullptr;
+  std::optional<HostPrograms> programs_;
 
   // The operation in progress.
   std::uint64_t sequence_ = 0;  ///< number of the last collective; captured ones do not count
@@ -332,7 +312,6 @@ class Comm {
   };
   std::optional<Unheard> unheard_;  ///< the last collective that may have completed without hearing from all ranks
   bool is_collective_ = false;
-  std::unique_ptr<HostProgram> own_program_;  ///< the operation's program, if it is not kept
   HostProgram* program_ = nullptr;
   Watch::Backoff backoff_;
   bool has_waited_ = false;

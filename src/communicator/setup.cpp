@@ -91,7 +91,6 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
   transport_why_ = std::move(open.why);
 
   const CommonResources resources = common_resources(peers, facts);
-  last_level_cache_bytes_ = resources.rates.cache_bytes;
   cores_ = resources.cores;
   least_cores_ = resources.least_cores;
   least_network_gbps_ = resources.least_network_gbps;
@@ -103,12 +102,18 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
   log_info(static_cast<int>(rank_), "joined " + std::to_string(ranks_) + " ranks through " + transport_name_ + ", " +
                                         std::to_string(cores_) + " cores");
   select_options_.max_slice_bytes = transport_->slot_bytes();
-  selector_ = Selector({.model = std::move(model),
-                        .options = select_options_,
-                        .tuning = std::move(tuning_),
-                        .shape = {},
-                        .multicast = transport_->has_multicast(),
-                        .warns = rank_ == 0});
+  Selector selector({.model = std::move(model),
+                     .options = select_options_,
+                     .tuning = std::move(tuning_),
+                     .shape = {},
+                     .multicast = transport_->has_multicast(),
+                     .warns = rank_ == 0});
+  programs_.emplace(HostPrograms::Setup{.rank = rank_,
+                                        .ranks = ranks_,
+                                        .averaged = options_.averaged,
+                                        .simd = simd_,
+                                        .cache_bytes = resources.rates.cache_bytes},
+                    std::move(selector), *transport_);
   return {};
 }
 
