@@ -17,11 +17,10 @@
 #include "base/error.hpp"
 #include "bootstrap/bootstrap.hpp"
 #include "calls/call.hpp"
-#include "calls/premul_contribution.hpp"
-#include "calls/quantized.hpp"
 #include "calls/watch.hpp"
+#include "communicator/collective_sequence.hpp"
 #include "communicator/flight_recorder.hpp"
-#include "communicator/host_programs.hpp"
+#include "communicator/host_calls.hpp"
 #include "communicator/premul_ops.hpp"
 #include "communicator/registrations.hpp"
 #include "device/device_rank.hpp"
@@ -148,14 +147,14 @@ class Comm {
   /// GPU ranks: makes later work on the stream of `then` wait for the work that is on that of `first` now.
   Status order_streams(const Call& first, const Call& then);
   using State = HostProgram::State;
-  Result<State> step();
+  Result<State> step() { return host_ ? host_->step() : State::done; }
   /// Waits until this rank's GPU, if any, has finished everything that was begun; then returns sticky(). From any
   /// thread.
   Status await_device() const;
   /// Returns whether the GPU, if any, has finished everything; nullopt if it does not answer. From any thread.
   std::optional<bool> is_idle() const { return device_ ? device_->is_idle() : true; }
-  /// Waits a little for other ranks to advance the operation in progress.
-  Status pause();
+  /// Host ranks: waits a little for other ranks to advance the operation in progress.
+  Status pause() { return host_->pause(); }
 
   /// Makes a communicator of the ranks of the same color, ordered by (key, rank); nullptr for a negative color.
   /// Collective.
@@ -191,6 +190,8 @@ class Comm {
   std::vector<RankName> rank_names() const;
   void make_recorder(std::uint64_t communicator);
   void make_watch(bool oversubscribed);
+  /// Makes host_. `model`: by which it selects plans. `cache_bytes`: see HostPrograms::Setup.
+  void make_host(ClockModel model, std::size_t cache_bytes);
   struct Devices {
     std::vector<std::string> bus_ids;  ///< PCI bus IDs of the ranks' GPUs; empty strings for host ranks
     bool are_of_one_host = true;
@@ -213,12 +214,6 @@ class Comm {
   /// Returns the result of a launch; if it failed, describes the call in the error and raises it. `number`: the one
   /// that the collective has if it is counted (captured ones are not); 0: messages.
   Status launched(const Call& call, std::uint64_t number, Status result);
-  /// `carried`: the call that moves the data: `call` itself, or one of the exchanges of a quantised call.
-  Status begin_on_host(const Call& call, const Call& carried);
-  Status begin_messages_on_host(std::span<const Call> calls, MessagePieces* pieces);
-  Status begin_quantized(const Call& call);
-  /// Begins the next exchange of the quantised call in progress. Returns whether there was one.
-  Result<bool> begin_next_exchange();
   /// Joins a part of a split under that unique ID; returns nullptr if `id` is null. All ranks of this communicator take
   /// part, so that all learn at once if a rank cannot join.
   Result<std::unique_ptr<Channel>> join_part(const std::array<std::byte, unique_id_bytes>* id, JoinOptions place,
@@ -260,20 +255,8 @@ class Comm {
   void prepare_exit();
   Status finish();
   Error raise_out_of_memory();
-  /// Ends the operation in progress with `error`, or with the communicator's earlier error. Returns the one that holds.
-  Error end_in(Error error);
-  /// After a failure: waits until no other rank reads or writes the buffers that this rank's calls were given.
-  void abandon();
-  /// Returns the number of the operation in progress, the same on all its ranks. Messages have a number between those
-  /// of two collectives.
-  std::uint64_t operation() const { return 2 * sequence_ + (is_collective_ ? 1 : 2); }
-  Result<State> progress();
-  /// Compares this rank's call with those of the other ranks. Returns false if these are not known yet.
-  Result<bool> compare_with_heard();
   /// Checks that the ranks can carry the call out as its options ask.
   Status check_algorithm(const Call& call) const;
-  void begin_waiting();
-  Watch::Waiting waiting() const;
 
   std::unique_ptr<Channel> channel_;
   std::uint32_t rank_ = 0;
@@ -283,44 +266,26 @@ class Comm {
   std::uint32_t least_cores_ = 0;  ///< cores per rank, on the host where that is smallest
   double least_network_gbps_ = 0;  ///< network GB/s per rank, on the host where that is smallest; 0: unknown
   SelectOptions select_options_;   ///< from the environment
-  Tuning tuning_;                  ///< until it is moved into programs_
+  Tuning tuning_;                  ///< until it is moved into host_
   Simd simd_ = Simd::portable;
   std::unique_ptr<Transport> transport_;
   std::string transport_name_;
   std::string transport_why_;
   std::unique_ptr<Watch> watch_;
   std::unique_ptr<FlightRecorder> recorder_;
+  std::optional<CollectiveSequence> collectives_;
+  std::optional<HostCalls> host_;                   ///< none on GPU ranks
   std::unique_ptr<DeviceRank> device_;              ///< null on host ranks
   std::atomic<DeviceRank*> asked_device_{nullptr};  ///< device_, for other threads
 
-  std::optional<HostPrograms> programs_;
-
-  // The operation in progress.
-  std::uint64_t sequence_ = 0;  ///< number of the last collective; captured ones do not count
-  bool has_captured_ = false;   ///< GPU ranks: a collective was captured
   /// The set-up call that this rank waits for all ranks to begin.
   struct Entering {
     SetUpCall call;
     std::chrono::steady_clock::time_point since;
   };
   std::optional<Entering> entering_;
-  CallSignature signature_;
-  bool hears_all_ = false;  ///< the operation cannot complete before every rank has taken part
-  struct Unheard {
-    std::uint64_t sequence;
-    CallSignature signature;
-  };
-  std::optional<Unheard> unheard_;  ///< the last collective that may have completed without hearing from all ranks
-  bool is_collective_ = false;
-  HostProgram* program_ = nullptr;
-  Watch::Backoff backoff_;
-  bool has_waited_ = false;
-  std::chrono::steady_clock::time_point began_{};  ///< start of the operation, if it has a deadline
-
   Registrations registrations_;
   Deadline device_deadline_ = Deadline::never();  ///< deadline of device_'s collective requests
-  QuantizedCall quantized_;
-  PremulContribution contribution_;
   /// Freed when there is no memory left, so that there is some for the error's text.
   std::unique_ptr<std::byte[]> last_memory_ = std::make_unique<std::byte[]>(16 << 10);
   PremulOps premul_ops_;

@@ -31,15 +31,13 @@ std::string text_of(SetUpCall call) {
 Comm::Comm(std::unique_ptr<Channel> channel)
     : channel_(std::move(channel)),
       rank_(static_cast<std::uint32_t>(channel_->rank())),
-      ranks_(static_cast<std::uint32_t>(channel_->ranks())),
-      quantized_(rank_, ranks_, ranks_) {}
+      ranks_(static_cast<std::uint32_t>(channel_->ranks())) {}
 
 Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, const CommOptions& options,
                                            const IsCancelled& is_cancelled, InitProgress* progress) {
   const Environment environment;
   std::unique_ptr<Comm> comm(new Comm(std::move(channel)));
   comm->options_ = options;
-  if (options.averaged != 0) comm->quantized_ = QuantizedCall(comm->rank_, comm->ranks_, options.averaged);
   comm->set_error_source(is_cancelled);
   Deadline deadline = Deadline::never();
   Stages stages;
@@ -101,6 +99,12 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
   make_watch(is_oversubscribed(channel_->self().host_id, peers, facts));
   log_info(static_cast<int>(rank_), "joined " + std::to_string(ranks_) + " ranks through " + transport_name_ + ", " +
                                         std::to_string(cores_) + " cores");
+  collectives_.emplace(*transport_);
+  if (options_.device < 0) make_host(std::move(model), resources.rates.cache_bytes);
+  return {};
+}
+
+void Comm::make_host(ClockModel model, std::size_t cache_bytes) {
   select_options_.max_slice_bytes = transport_->slot_bytes();
   Selector selector({.model = std::move(model),
                      .options = select_options_,
@@ -108,13 +112,9 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
                      .shape = {},
                      .multicast = transport_->has_multicast(),
                      .warns = rank_ == 0});
-  programs_.emplace(HostPrograms::Setup{.rank = rank_,
-                                        .ranks = ranks_,
-                                        .averaged = options_.averaged,
-                                        .simd = simd_,
-                                        .cache_bytes = resources.rates.cache_bytes},
-                    std::move(selector), *transport_);
-  return {};
+  const HostPrograms::Setup programs{
+      .rank = rank_, .ranks = ranks_, .averaged = options_.averaged, .simd = simd_, .cache_bytes = cache_bytes};
+  host_.emplace(HostCalls::Parts{*transport_, *watch_, *recorder_, *collectives_}, programs, std::move(selector));
 }
 
 std::vector<RankName> Comm::rank_names() const {
@@ -171,8 +171,8 @@ std::function<Status()> Comm::error_source_of(const IsCancelled& is_cancelled) c
 /// made that set-up call before, and would wait forever.
 Status Comm::check_entering() const {
   const bool is_due = entering_ && std::chrono::steady_clock::now() - entering_->since >= entering_patience;
-  if (!is_due || has_captured_) return {};
-  return watch_->compare_set_up(text_of(entering_->call), sequence_ + 1);
+  if (!is_due || collectives_->has_captured()) return {};
+  return watch_->compare_set_up(text_of(entering_->call), collectives_->next());
 }
 
 void Comm::set_error_source(const IsCancelled& is_cancelled) {
@@ -231,8 +231,8 @@ Status Comm::begin_set_up(SetUpCall call, const Deadline& deadline) {
   if (!is_own_thread) entering_ = {call, std::chrono::steady_clock::now()};
   const AtScopeEnd entered([this] { entering_.reset(); });
   auto all = gather(*channel_, call, deadline);
-  if (!all && all.error().code == Code::timeout && !has_captured_)
-    STRAIT_TRY(watch_->compare_set_up(text_of(call), sequence_ + 1));
+  if (!all && all.error().code == Code::timeout && !collectives_->has_captured())
+    STRAIT_TRY(watch_->compare_set_up(text_of(call), collectives_->next()));
   STRAIT_ASSIGN(const auto calls, std::move(all));
   for (std::uint32_t other = 0; other < ranks_; ++other)
     if (calls[other] != call)
