@@ -19,8 +19,9 @@
 #include "calls/call.hpp"
 #include "calls/watch.hpp"
 #include "communicator/collective_sequence.hpp"
+#include "communicator/device_operations.hpp"
 #include "communicator/flight_recorder.hpp"
-#include "communicator/host_calls.hpp"
+#include "communicator/host_operations.hpp"
 #include "communicator/premul_ops.hpp"
 #include "communicator/registrations.hpp"
 #include "device/device_rank.hpp"
@@ -145,16 +146,16 @@ class Comm {
   void receive_early() { transport_->receive_early(); }
   std::size_t slot_bytes() const { return transport_->slot_bytes(); }
   /// GPU ranks: makes later work on the stream of `then` wait for the work that is on that of `first` now.
-  Status order_streams(const Call& first, const Call& then);
+  Status order_streams(const Call& first, const Call& then) { return device_operations_->order_streams(first, then); }
   using State = HostProgram::State;
-  Result<State> step() { return host_ ? host_->step() : State::done; }
+  Result<State> step() { return host_operations_ ? host_operations_->step() : State::done; }
   /// Waits until this rank's GPU, if any, has finished everything that was begun; then returns sticky(). From any
   /// thread.
   Status await_device() const;
   /// Returns whether the GPU, if any, has finished everything; nullopt if it does not answer. From any thread.
   std::optional<bool> is_idle() const { return device_ ? device_->is_idle() : true; }
   /// Host ranks: waits a little for other ranks to advance the operation in progress.
-  Status pause() { return host_->pause(); }
+  Status pause() { return host_operations_->pause(); }
 
   /// Makes a communicator of the ranks of the same color, ordered by (key, rank); nullptr for a negative color.
   /// Collective.
@@ -190,8 +191,8 @@ class Comm {
   std::vector<RankName> rank_names() const;
   void make_recorder(std::uint64_t communicator);
   void make_watch(bool oversubscribed);
-  /// Makes host_. `model`: by which it selects plans. `cache_bytes`: see HostPrograms::Setup.
-  void make_host(ClockModel model, std::size_t cache_bytes);
+  /// Makes host_operations_. `model`: by which it selects plans. `cache_bytes`: see HostPrograms::Setup.
+  void make_host_operations(ClockModel model, std::size_t cache_bytes);
   struct Devices {
     std::vector<std::string> bus_ids;  ///< PCI bus IDs of the ranks' GPUs; empty strings for host ranks
     bool are_of_one_host = true;
@@ -202,18 +203,10 @@ class Comm {
   Status open_device(const Deadline& deadline, const IsCancelled& is_cancelled);
   /// Opens device_ of GPU ranks of several hosts.
   Status open_hosts(const Deadline& deadline, const IsCancelled& is_cancelled);
+  /// Sets device_, and what follows from it.
+  void use_device(std::unique_ptr<DeviceRank> device);
   /// Passes a file descriptor to all ranks of the host, and returns theirs. Collective.
   Result<std::vector<UniqueFd>> exchange_descriptors(int fd, const Deadline& deadline);
-  /// Begins one collective, or several that share a launch.
-  Status begin_on_device(std::span<const Call> calls);
-  /// Returns the ID of the capture of a GPU rank's call, 0 if it is not captured. If its stream refuses calls
-  /// (Code::invalid_usage), nothing has changed; any other error is raised for all ranks.
-  Result<std::uint64_t> capture_of(const Call& call);
-  /// Checks that the streams of a group's messages are all in one capture, or in none.
-  Status check_streams(std::span<const Call> messages);
-  /// Returns the result of a launch; if it failed, describes the call in the error and raises it. `number`: the one
-  /// that the collective has if it is counted (captured ones are not); 0: messages.
-  Status launched(const Call& call, std::uint64_t number, Status result);
   /// Joins a part of a split under that unique ID; returns nullptr if `id` is null. All ranks of this communicator take
   /// part, so that all learn at once if a rank cannot join.
   Result<std::unique_ptr<Channel>> join_part(const std::array<std::byte, unique_id_bytes>* id, JoinOptions place,
@@ -266,7 +259,7 @@ class Comm {
   std::uint32_t least_cores_ = 0;  ///< cores per rank, on the host where that is smallest
   double least_network_gbps_ = 0;  ///< network GB/s per rank, on the host where that is smallest; 0: unknown
   SelectOptions select_options_;   ///< from the environment
-  Tuning tuning_;                  ///< until it is moved into host_
+  Tuning tuning_;                  ///< until it is moved into host_operations_
   Simd simd_ = Simd::portable;
   std::unique_ptr<Transport> transport_;
   std::string transport_name_;
@@ -274,9 +267,10 @@ class Comm {
   std::unique_ptr<Watch> watch_;
   std::unique_ptr<FlightRecorder> recorder_;
   std::optional<CollectiveSequence> collectives_;
-  std::optional<HostCalls> host_;                   ///< none on GPU ranks
-  std::unique_ptr<DeviceRank> device_;              ///< null on host ranks
-  std::atomic<DeviceRank*> asked_device_{nullptr};  ///< device_, for other threads
+  std::unique_ptr<DeviceRank> device_;                 ///< null on host ranks
+  std::atomic<DeviceRank*> asked_device_{nullptr};     ///< device_, for other threads
+  std::optional<HostOperations> host_operations_;      ///< of host ranks
+  std::optional<DeviceOperations> device_operations_;  ///< of GPU ranks
 
   /// The set-up call that this rank waits for all ranks to begin.
   struct Entering {

@@ -131,12 +131,18 @@ Status Comm::open_device(const Deadline& deadline, const IsCancelled& is_cancell
   device_deadline_ = deadline;  // later registrations set deadlines of their own
   const DeviceRank::Request request = device_request(devices.bus_ids);
   warn_of_settings(request, select_options_.algorithm, transport_why_);
-  STRAIT_ASSIGN(device_, DeviceRank::open(request));
-  asked_device_ = device_.get();
-  transport_name_ = device_->transport_name();  // transport_ only carries news between the ranks
-  transport_why_ = device_->transport_why();
+  STRAIT_ASSIGN(auto device, DeviceRank::open(request));
+  use_device(std::move(device));
   if (rank_ == 0 && !transport_why_.empty()) log_info(0, "GPUs trade through host memory: " + transport_why_);
   return {};
+}
+
+void Comm::use_device(std::unique_ptr<DeviceRank> device) {
+  device_ = std::move(device);
+  asked_device_ = device_.get();
+  device_operations_.emplace(DeviceOperations::Parts{*device_, *watch_, *recorder_, *collectives_});
+  transport_name_ = device_->transport_name();  // transport_ only carries news between the ranks
+  transport_why_ = device_->transport_why();
 }
 
 Result<std::vector<UniqueFd>> Comm::exchange_descriptors(int fd, const Deadline& deadline) {

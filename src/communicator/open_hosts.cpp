@@ -89,10 +89,8 @@ Status Comm::open_hosts(const Deadline& deadline, const IsCancelled& is_cancelle
     STRAIT_ASSIGN(auto lane_of_all, join_part(everyone, 0, -1));
     request.all.push_back(std::move(lane_of_all));
   }
-  STRAIT_ASSIGN(device_, open_hosts_rank(std::move(request)));
-  asked_device_ = device_.get();
-  transport_name_ = device_->transport_name();
-  transport_why_ = device_->transport_why();
+  STRAIT_ASSIGN(auto device, open_hosts_rank(std::move(request)));
+  use_device(std::move(device));
   if (rank_ == 0) log_info(0, "the GPUs of several hosts trade through " + transport_name_);
   return {};
 }

@@ -100,11 +100,11 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
   log_info(static_cast<int>(rank_), "joined " + std::to_string(ranks_) + " ranks through " + transport_name_ + ", " +
                                         std::to_string(cores_) + " cores");
   collectives_.emplace(*transport_);
-  if (options_.device < 0) make_host(std::move(model), resources.rates.cache_bytes);
+  if (options_.device < 0) make_host_operations(std::move(model), resources.rates.cache_bytes);
   return {};
 }
 
-void Comm::make_host(ClockModel model, std::size_t cache_bytes) {
+void Comm::make_host_operations(ClockModel model, std::size_t cache_bytes) {
   select_options_.max_slice_bytes = transport_->slot_bytes();
   Selector selector({.model = std::move(model),
                      .options = select_options_,
@@ -114,7 +114,8 @@ void Comm::make_host(ClockModel model, std::size_t cache_bytes) {
                      .warns = rank_ == 0});
   const HostPrograms::Setup programs{
       .rank = rank_, .ranks = ranks_, .averaged = options_.averaged, .simd = simd_, .cache_bytes = cache_bytes};
-  host_.emplace(HostCalls::Parts{*transport_, *watch_, *recorder_, *collectives_}, programs, std::move(selector));
+  host_operations_.emplace(HostOperations::Parts{*transport_, *watch_, *recorder_, *collectives_}, programs,
+                           std::move(selector));
 }
 
 std::vector<RankName> Comm::rank_names() const {

@@ -1,4 +1,4 @@
-#include "communicator/host_calls.hpp"
+#include "communicator/host_operations.hpp"
 
 #include <string>
 #include <utility>
@@ -8,7 +8,7 @@
 
 namespace strait {
 
-HostCalls::HostCalls(const Parts& parts, const HostPrograms::Setup& setup, Selector selector)
+HostOperations::HostOperations(const Parts& parts, const HostPrograms::Setup& setup, Selector selector)
     : transport_(parts.transport),
       watch_(parts.watch),
       recorder_(parts.recorder),
@@ -19,18 +19,18 @@ HostCalls::HostCalls(const Parts& parts, const HostPrograms::Setup& setup, Selec
       programs_(setup, std::move(selector), parts.transport),
       quantized_(rank_, ranks_, setup.averaged != 0 ? setup.averaged : ranks_) {}
 
-Status HostCalls::begin(const Call& call) {
+Status HostOperations::begin(const Call& call) {
   if (call.op != ReduceOp::premul_sum) return begin_contribution(call);
   return begin_contribution(contribution_.make(call, rank_, ranks_, simd_));
 }
 
-Status HostCalls::begin_contribution(const Call& call) {
+Status HostOperations::begin_contribution(const Call& call) {
   if (!is_encoded(call, ranks_)) return begin_carried(call, call);
   quantized_.cancel();
   return begin_carried(call, quantized_.begin(call, simd_));
 }
 
-Result<bool> HostCalls::begin_next_exchange() {
+Result<bool> HostOperations::begin_next_exchange() {
   if (!quantized_.in_progress()) return false;
   const auto exchange = quantized_.next();
   if (!exchange) return false;
@@ -40,7 +40,7 @@ Result<bool> HostCalls::begin_next_exchange() {
   return true;
 }
 
-Status HostCalls::begin_carried(const Call& call, const Call& carried) {
+Status HostOperations::begin_carried(const Call& call, const Call& carried) {
   if (unheard_) STRAIT_TRY(watch_.compare_calls(unheard_->sequence, unheard_->signature));
   is_collective_ = true;
   signature_ = numbered(signature(call), collectives_.next());
@@ -64,7 +64,7 @@ Status HostCalls::begin_carried(const Call& call, const Call& carried) {
   return {};
 }
 
-Status HostCalls::begin_messages(std::span<const Call> messages, MessagePieces* pieces) {
+Status HostOperations::begin_messages(std::span<const Call> messages, MessagePieces* pieces) {
   is_collective_ = false;
   recorder_.post_messages(messages);
   signature_ = signature(messages.front());
@@ -76,14 +76,14 @@ Status HostCalls::begin_messages(std::span<const Call> messages, MessagePieces* 
   return {};
 }
 
-Result<HostProgram::State> HostCalls::progress() {
+Result<HostProgram::State> HostOperations::progress() {
   if (!transport_.reaches_buffers()) return program_->progress();
   if (!watch_.begin_step(operation())) return tl::unexpected(watch_.sticky().error());
   const AtScopeEnd ends([this] { watch_.end_step(); });
   return program_->progress();
 }
 
-Result<HostProgram::State> HostCalls::step() {
+Result<HostProgram::State> HostOperations::step() {
   using State = HostProgram::State;
   if (program_ == nullptr) return State::done;
   auto state = progress();
@@ -114,7 +114,7 @@ Result<HostProgram::State> HostCalls::step() {
   return state;
 }
 
-Result<bool> HostCalls::compare_with_heard() {
+Result<bool> HostOperations::compare_with_heard() {
   // Every rank posted its call before it took part in this one, so all can be compared. Barriers need that, because
   // their signals carry no signature.
   const bool is_barrier = collective_of(signature_) == Collective::barrier;
@@ -126,31 +126,31 @@ Result<bool> HostCalls::compare_with_heard() {
   return true;
 }
 
-void HostCalls::begin_waiting() {
+void HostOperations::begin_waiting() {
   backoff_ = {};
   has_waited_ = false;
   if (watch_.has_deadline()) began_ = std::chrono::steady_clock::now();
 }
 
-Status HostCalls::pause() {
+Status HostOperations::pause() {
   has_waited_ = true;
   Status paused = watch_.pause(backoff_, waiting());
   if (!paused) abandon();
   return paused;
 }
 
-Watch::Waiting HostCalls::waiting() const {
+Watch::Waiting HostOperations::waiting() const {
   return {is_collective_ ? collectives_.last() : 0, signature_, began_,
           [this] { return program_ == nullptr ? std::vector<std::uint32_t>{} : program_->awaited_ranks(); }};
 }
 
-Error HostCalls::end_in(Error error) {
+Error HostOperations::end_in(Error error) {
   error = watch_.raise(std::move(error));
   abandon();
   return error;
 }
 
-void HostCalls::abandon() {
+void HostOperations::abandon() {
   transport_.abandon();
   if (transport_.reaches_buffers()) watch_.await_steps(operation());
 }

@@ -19,8 +19,8 @@
 
 namespace strait {
 
-/// The operations of a host rank, one at a time: begins each, steps it until it is done, and says when it fails.
-class HostCalls {
+/// The operations of a host rank, one at a time: begins each, and steps it until it is done or has failed.
+class HostOperations {
  public:
   /// The parts of the communicator that its operations need. They must outlive this object.
   struct Parts {
@@ -29,7 +29,7 @@ class HostCalls {
     FlightRecorder& recorder;
     CollectiveSequence& collectives;
   };
-  HostCalls(const Parts& parts, const HostPrograms::Setup& setup, Selector selector);
+  HostOperations(const Parts& parts, const HostPrograms::Setup& setup, Selector selector);
 
   /// See HostPrograms.
   bool supports(const Call& call) const { return programs_.supports(call); }
