@@ -26,7 +26,7 @@
 #include "communicator/registrations.hpp"
 #include "device/device_rank.hpp"
 #include "executor/host/host_program.hpp"
-#include "select/selector.hpp"
+#include "plan/clock.hpp"
 #include "transport/transport.hpp"
 
 namespace strait {
@@ -186,23 +186,24 @@ class Comm {
 
  private:
   explicit Comm(std::unique_ptr<Channel> channel);
-  Status read_settings(const Environment& environment);
-  Status open_transport(const Environment& environment, const Deadline& deadline);
+  struct Opening;
+  Status read_settings(Opening& opening);
+  Status open_transport(Opening& opening);
   std::vector<RankName> rank_names() const;
   void make_recorder(std::uint64_t communicator);
   void make_watch(bool oversubscribed);
-  /// Makes host_operations_. `model`: by which it selects plans. `cache_bytes`: see HostPrograms::Setup.
-  void make_host_operations(ClockModel model, std::size_t cache_bytes);
+  /// `model`: by which plans are selected.
+  void make_host_operations(Opening& opening, ClockModel model);
   struct Devices {
     std::vector<std::string> bus_ids;  ///< PCI bus IDs of the ranks' GPUs; empty strings for host ranks
     bool are_of_one_host = true;
   };
   /// Checks that all ranks are GPU ranks or all host ranks, and returns their GPUs. Collective.
   Result<Devices> agree_on_devices(const Deadline& deadline);
-  DeviceRank::Request device_request(const std::vector<std::string>& bus_ids);
-  Status open_device(const Deadline& deadline, const IsCancelled& is_cancelled);
+  DeviceRank::Request device_request(const Opening& opening, const std::vector<std::string>& bus_ids);
+  Status open_device(const Opening& opening);
   /// Opens device_ of GPU ranks of several hosts.
-  Status open_hosts(const Deadline& deadline, const IsCancelled& is_cancelled);
+  Status open_hosts(const Opening& opening);
   /// Sets device_, and what follows from it.
   void use_device(std::unique_ptr<DeviceRank> device);
   /// Passes a file descriptor to all ranks of the host, and returns theirs. Collective.
@@ -255,12 +256,6 @@ class Comm {
   std::uint32_t rank_ = 0;
   std::uint32_t ranks_ = 1;
   CommOptions options_;
-  std::uint32_t cores_ = 0;        ///< of all ranks' hosts together
-  std::uint32_t least_cores_ = 0;  ///< cores per rank, on the host where that is smallest
-  double least_network_gbps_ = 0;  ///< network GB/s per rank, on the host where that is smallest; 0: unknown
-  SelectOptions select_options_;   ///< from the environment
-  Tuning tuning_;                  ///< until it is moved into host_operations_
-  Simd simd_ = Simd::portable;
   std::unique_ptr<Transport> transport_;
   std::string transport_name_;
   std::string transport_why_;

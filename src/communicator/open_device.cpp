@@ -10,6 +10,7 @@
 #include "communicator/comm.hpp"
 #include "communicator/gather.hpp"
 #include "communicator/local_ranks.hpp"
+#include "communicator/opening.hpp"
 #include "communicator/transports.hpp"
 #include "device/device_links.hpp"
 #include "select/copy_borders.hpp"
@@ -89,7 +90,7 @@ Result<Comm::Devices> Comm::agree_on_devices(const Deadline& deadline) {
   return devices;
 }
 
-DeviceRank::Request Comm::device_request(const std::vector<std::string>& bus_ids) {
+DeviceRank::Request Comm::device_request(const Opening& opening, const std::vector<std::string>& bus_ids) {
   DeviceRank::Request request;
   request.options = options_.gpu;
   request.device = options_.device;
@@ -99,9 +100,9 @@ DeviceRank::Request Comm::device_request(const std::vector<std::string>& bus_ids
   request.threads_share_a_gpu = do_threads_share_a_gpu(bus_ids, channel_->peers());
   request.timeout_ms = options_.timeout_ms;
   request.shares_control = transport_->shares_control();
-  request.hops = hops_of(select_options_.algorithm);
+  request.hops = hops_of(opening.select.algorithm);
   request.communicator = recorder_->communicator();
-  request.most_reducers = cores_ / 2;  // the other cores are for the program
+  request.most_reducers = opening.resources.cores / 2;  // the other cores are for the program
   request.wire = wire();
   request.agree = [this](const Status& status, const std::string& what) {
     return agree(status, what, device_deadline_);
@@ -123,14 +124,14 @@ DeviceRank::Request Comm::device_request(const std::vector<std::string>& bus_ids
   return request;
 }
 
-Status Comm::open_device(const Deadline& deadline, const IsCancelled& is_cancelled) {
-  STRAIT_ASSIGN(const Devices devices, agree_on_devices(deadline));
+Status Comm::open_device(const Opening& opening) {
+  STRAIT_ASSIGN(const Devices devices, agree_on_devices(opening.deadline));
   if (options_.device < 0) return {};
   STRAIT_TRY(check_ranks(*options_.gpu.p2p, ranks_));
-  if (!devices.are_of_one_host) return open_hosts(deadline, is_cancelled);
-  device_deadline_ = deadline;  // later registrations set deadlines of their own
-  const DeviceRank::Request request = device_request(devices.bus_ids);
-  warn_of_settings(request, select_options_.algorithm, transport_why_);
+  if (!devices.are_of_one_host) return open_hosts(opening);
+  device_deadline_ = opening.deadline;  // later registrations set deadlines of their own
+  const DeviceRank::Request request = device_request(opening, devices.bus_ids);
+  warn_of_settings(request, opening.select.algorithm, transport_why_);
   STRAIT_ASSIGN(auto device, DeviceRank::open(request));
   use_device(std::move(device));
   if (rank_ == 0 && !transport_why_.empty()) log_info(0, "GPUs trade through host memory: " + transport_why_);

@@ -7,6 +7,7 @@
 #include "base/log.hpp"
 #include "communicator/comm.hpp"
 #include "communicator/hosts_request.hpp"
+#include "communicator/opening.hpp"
 
 namespace strait {
 namespace {
@@ -47,7 +48,7 @@ NetworkLanes network_lanes(std::uint32_t cores, double gbps, std::size_t ranks_a
   return lanes;
 }
 
-Status Comm::open_hosts(const Deadline& deadline, const IsCancelled& is_cancelled) {
+Status Comm::open_hosts(const Opening& opening) {
   HostsRequest request;
   request.device = options_.device;
   request.rank = rank_;
@@ -58,7 +59,7 @@ Status Comm::open_hosts(const Deadline& deadline, const IsCancelled& is_cancelle
   if (request.hosts.size() > most_hosts)
     return fail(Code::unsupported, "GPU ranks of " + std::to_string(request.hosts.size()) +
                                        " hosts; this version joins at most " + std::to_string(most_hosts));
-  device_deadline_ = deadline;
+  device_deadline_ = opening.deadline;
   request.agree = [this](const Status& status, const std::string& what) {
     return agree(status, what, device_deadline_);
   };
@@ -69,19 +70,21 @@ Status Comm::open_hosts(const Deadline& deadline, const IsCancelled& is_cancelle
   const auto join_part = [&](const Island& members, std::uint32_t color, int device) {
     CommOptions part = options_;
     part.device = device;
-    part.init_timeout_ms = std::max<std::int64_t>(deadline.remaining_ms(), 1);
+    part.init_timeout_ms = std::max<std::int64_t>(opening.deadline.remaining_ms(), 1);
     part.wire = WireFormat::off;  // each call has its own
     part.averaged = device < 0 ? ranks_ : 0;
     for (const std::uint32_t member : members) part.names.push_back(watch_->name_of(member));
     const auto key = std::find(members.begin(), members.end(), rank_) - members.begin();
-    auto made = make_part(members.empty() ? -1 : static_cast<int>(color), static_cast<int>(key), part, is_cancelled);
+    auto made =
+        make_part(members.empty() ? -1 : static_cast<int>(color), static_cast<int>(key), part, opening.is_cancelled);
     if (made && *made) (*made)->options_.init_timeout_ms = options_.init_timeout_ms;  // for later set-up calls
     return made;
   };
   STRAIT_ASSIGN(request.host, join_part(request.hosts[host], host, options_.device));
   const NetworkLanes lanes = options_.network_lanes != 0
                                  ? NetworkLanes{options_.network_lanes, options_.network_lanes}
-                                 : network_lanes(least_cores_, least_network_gbps_, ranks_ + request.hosts.size());
+                                 : network_lanes(opening.resources.least_cores, opening.resources.least_network_gbps,
+                                                 ranks_ + request.hosts.size());
   request.exact_lanes = lanes.exact;
   for (std::uint32_t lane = 0; lane < lanes.all; ++lane) {
     STRAIT_ASSIGN(auto across_lane, join_part(across(request.hosts, place), place, -1));

@@ -11,6 +11,7 @@
 #include "base/enum_names.hpp"
 #include "base/environment.hpp"
 #include "communicator/comm.hpp"
+#include "communicator/opening.hpp"
 
 namespace strait {
 namespace {
@@ -103,7 +104,8 @@ Status check_shared_values(const Environment& environment) {
   return {};
 }
 
-Status Comm::read_settings(const Environment& environment) {
+Status Comm::read_settings(Opening& opening) {
+  const Environment& environment = opening.environment;
   STRAIT_TRY(environment.validate());
   if (options_.init_timeout_ms == 0) {
     STRAIT_ASSIGN(options_.init_timeout_ms, environment.integer("STRAIT_INIT_TIMEOUT_MS"));
@@ -112,18 +114,18 @@ Status Comm::read_settings(const Environment& environment) {
     STRAIT_ASSIGN(options_.timeout_ms, environment.integer("STRAIT_TIMEOUT_MS"));
   }
   STRAIT_ASSIGN(const std::string simd, environment.text("STRAIT_SIMD"));
-  simd_ = best_simd();
+  opening.simd = best_simd();
   if (const auto forced = from_name<Simd>(simd, simd_count)) {
     if (*forced > best_simd())
       return fail(Code::invalid_usage,
                   "STRAIT_SIMD=" + simd + ", but this processor has no more than " + std::string(name(best_simd())));
-    simd_ = *forced;
+    opening.simd = *forced;
   }
-  STRAIT_ASSIGN(select_options_.algorithm, forced_algorithm(environment));
-  if (options_.is_part_of_hosts()) select_options_.algorithm.clear();
-  STRAIT_ASSIGN(select_options_.slice_bytes, slice_bytes(environment));
+  STRAIT_ASSIGN(opening.select.algorithm, forced_algorithm(environment));
+  if (options_.is_part_of_hosts()) opening.select.algorithm.clear();
+  STRAIT_ASSIGN(opening.select.slice_bytes, slice_bytes(environment));
   STRAIT_TRY(read_gpu_settings(options_.gpu, environment));
-  options_.gpu.reducers.simd = simd_;
+  options_.gpu.reducers.simd = opening.simd;
   STRAIT_ASSIGN(options_.shares_gpus, environment.flag("STRAIT_SHARE_GPUS"));
   STRAIT_ASSIGN(options_.exchange_gbps, exchange_gbps(environment));
   STRAIT_ASSIGN(options_.measures_exchange, environment.flag("STRAIT_MEASURE_EXCHANGE"));
@@ -136,7 +138,7 @@ Status Comm::read_settings(const Environment& environment) {
     STRAIT_ASSIGN(const std::string wire, environment.text("STRAIT_WIRE"));
     options_.wire = from_name<WireFormat>(wire, wire_format_count);
   }
-  STRAIT_ASSIGN(tuning_, load_tuning(environment));
+  STRAIT_ASSIGN(opening.tuning, load_tuning(environment));
   return {};
 }
 

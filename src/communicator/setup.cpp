@@ -3,7 +3,6 @@
 #include <thread>
 
 #include "base/at_scope_end.hpp"
-#include "base/environment.hpp"
 #include "base/log.hpp"
 #include "base/own_thread.hpp"
 #include "base/process_began.hpp"
@@ -13,6 +12,7 @@
 #include "communicator/facts.hpp"
 #include "communicator/gather.hpp"
 #include "communicator/init_watch.hpp"
+#include "communicator/opening.hpp"
 #include "communicator/transports.hpp"
 
 namespace strait {
@@ -35,21 +35,20 @@ Comm::Comm(std::unique_ptr<Channel> channel)
 
 Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, const CommOptions& options,
                                            const IsCancelled& is_cancelled, InitProgress* progress) {
-  const Environment environment;
+  Opening opening{.is_cancelled = is_cancelled};
   std::unique_ptr<Comm> comm(new Comm(std::move(channel)));
   comm->options_ = options;
   comm->set_error_source(is_cancelled);
-  Deadline deadline = Deadline::never();
   Stages stages;
   Status opened = catch_shortage([&]() -> Status {
-    STRAIT_TRY(comm->read_settings(environment));
-    deadline = Deadline::after_ms(comm->options_.init_timeout_ms);
+    STRAIT_TRY(comm->read_settings(opening));
+    opening.deadline = Deadline::after_ms(comm->options_.init_timeout_ms);
     stages.done("settings");
     note_awaited(progress, "the other ranks, with which it opens the transport between them");
-    STRAIT_TRY(comm->open_transport(environment, deadline));
+    STRAIT_TRY(comm->open_transport(opening));
     stages.done("transport");
     note_awaited(progress, "the other ranks, with which it prepares their devices");
-    return comm->open_device(deadline, is_cancelled);
+    return comm->open_device(opening);
   });
   stages.done("device");
   // That a peer is gone shows in several places; the channel knows which peer it is, or will soon.
@@ -66,7 +65,7 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
     return tl::unexpected(opened.error());
   }
   note_awaited(progress, "the other ranks, to complete the communicator too");
-  STRAIT_TRY(comm->channel_->barrier({deadline, nullptr}));
+  STRAIT_TRY(comm->channel_->barrier({opening.deadline, nullptr}));
   stages.done("the others");
   log_trace(static_cast<int>(comm->rank_), "set-up of the communicator: " + stages.text());
   // Not of the host ranks within a HostsRank: the outer communicator's recorder is dumped.
@@ -76,9 +75,11 @@ Result<std::unique_ptr<Comm>> Comm::create(std::unique_ptr<Channel> channel, con
   return comm;
 }
 
-Status Comm::open_transport(const Environment& environment, const Deadline& deadline) {
+Status Comm::open_transport(Opening& opening) {
+  const Environment& environment = opening.environment;
+  const Deadline& deadline = opening.deadline;
   const auto& peers = channel_->peers();
-  const Facts own = own_facts(environment, *channel_, options_.device >= 0, *options_.wire, tuning_);
+  const Facts own = own_facts(environment, *channel_, options_.device >= 0, *options_.wire, opening.tuning);
   STRAIT_ASSIGN(const auto facts, exchange_facts(*channel_, own, deadline));
   const Facts& first = facts.front();
   STRAIT_ASSIGN(const std::string wanted, environment.text("STRAIT_TRANSPORT"));
@@ -88,32 +89,32 @@ Status Comm::open_transport(const Environment& environment, const Deadline& dead
   transport_name_ = transport_->name();
   transport_why_ = std::move(open.why);
 
-  const CommonResources resources = common_resources(peers, facts);
-  cores_ = resources.cores;
-  least_cores_ = resources.least_cores;
-  least_network_gbps_ = resources.least_network_gbps;
-  STRAIT_ASSIGN(ClockModel model,
-                model_of(*channel_, transport_name_, open.adapt_model, resources, first.has_measured_plans, deadline));
+  opening.resources = common_resources(peers, facts);
+  STRAIT_ASSIGN(ClockModel model, model_of(*channel_, transport_name_, open.adapt_model, opening.resources,
+                                           first.has_measured_plans, deadline));
 
   make_recorder(first.communicator);
   make_watch(is_oversubscribed(channel_->self().host_id, peers, facts));
   log_info(static_cast<int>(rank_), "joined " + std::to_string(ranks_) + " ranks through " + transport_name_ + ", " +
-                                        std::to_string(cores_) + " cores");
+                                        std::to_string(opening.resources.cores) + " cores");
   collectives_.emplace(*transport_);
-  if (options_.device < 0) make_host_operations(std::move(model), resources.rates.cache_bytes);
+  if (options_.device < 0) make_host_operations(opening, std::move(model));
   return {};
 }
 
-void Comm::make_host_operations(ClockModel model, std::size_t cache_bytes) {
-  select_options_.max_slice_bytes = transport_->slot_bytes();
+void Comm::make_host_operations(Opening& opening, ClockModel model) {
+  opening.select.max_slice_bytes = transport_->slot_bytes();
   Selector selector({.model = std::move(model),
-                     .options = select_options_,
-                     .tuning = std::move(tuning_),
+                     .options = std::move(opening.select),
+                     .tuning = std::move(opening.tuning),
                      .shape = {},
                      .multicast = transport_->has_multicast(),
                      .warns = rank_ == 0});
-  const HostPrograms::Setup programs{
-      .rank = rank_, .ranks = ranks_, .averaged = options_.averaged, .simd = simd_, .cache_bytes = cache_bytes};
+  const HostPrograms::Setup programs{.rank = rank_,
+                                     .ranks = ranks_,
+                                     .averaged = options_.averaged,
+                                     .simd = opening.simd,
+                                     .cache_bytes = opening.resources.rates.cache_bytes};
   host_operations_.emplace(HostOperations::Parts{*transport_, *watch_, *recorder_, *collectives_}, programs,
                            std::move(selector));
 }
