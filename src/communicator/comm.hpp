@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,8 +15,10 @@
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "base/environment.hpp"
 #include "base/error.hpp"
-#include "bootstrap/bootstrap.hpp"
+#include "bootstrap/channel.hpp"
+#include "bootstrap/init_progress.hpp"
 #include "calls/call.hpp"
 #include "calls/watch.hpp"
 #include "communicator/collective_sequence.hpp"
@@ -194,28 +197,12 @@ class Comm {
   void make_watch(bool oversubscribed);
   /// `model`: by which plans are selected.
   void make_host_operations(Opening& opening, ClockModel model);
-  struct Devices {
-    std::vector<std::string> bus_ids;  ///< PCI bus IDs of the ranks' GPUs; empty strings for host ranks
-    bool are_of_one_host = true;
-  };
-  /// Checks that all ranks are GPU ranks or all host ranks, and returns their GPUs. Collective.
-  Result<Devices> agree_on_devices(const Deadline& deadline);
   DeviceRank::Request device_request(const Opening& opening, const std::vector<std::string>& bus_ids);
   Status open_device(const Opening& opening);
   /// Opens device_ of GPU ranks of several hosts.
   Status open_hosts(const Opening& opening);
   /// Sets device_, and what follows from it.
   void use_device(std::unique_ptr<DeviceRank> device);
-  /// Passes a file descriptor to all ranks of the host, and returns theirs. Collective.
-  Result<std::vector<UniqueFd>> exchange_descriptors(int fd, const Deadline& deadline);
-  /// Joins a part of a split under that unique ID; returns nullptr if `id` is null. All ranks of this communicator take
-  /// part, so that all learn at once if a rank cannot join.
-  Result<std::unique_ptr<Channel>> join_part(const std::array<std::byte, unique_id_bytes>* id, JoinOptions place,
-                                             const Deadline& deadline);
-  /// Returns an error if one of these ranks, which has yet to join, has died or left.
-  Status check_will_come(const std::vector<std::uint32_t>& remaining) const;
-  Result<std::unique_ptr<Channel>> rejoin_living(const std::vector<std::uint32_t>& remaining, const Wait& wait,
-                                                 InitProgress& progress) const;
   /// Returns what is known of this rank where it makes a call of all ranks.
   InitPlace init_place() const;
   Status register_on_all(std::uint64_t handle, void* pointer, std::size_t bytes);
@@ -232,14 +219,10 @@ class Comm {
   void set_error_source(const IsCancelled& is_cancelled);
   Result<std::unique_ptr<Comm>> make_part(int color, int key, const CommOptions& options,
                                           const IsCancelled& is_cancelled);
-  /// Returns success if `own` is success on all ranks; otherwise this rank's own error, or that of the first rank that
-  /// failed, as "rank 1 (...) cannot <what>: ...". Collective.
-  Status agree(const Status& own, const std::string& what, const Deadline& deadline);
   /// Finds the cause of an error with which a set-up call of all ranks has failed on this rank: the communicator's
   /// failure, of which this error may only be a consequence, or that another rank died. Returns that cause as an error;
   /// success if it is neither.
   Status cause_of(const Error& error);
-  Status death_behind(const Error& error) const;
   /// The first step of a set-up call: checks that all ranks make the same one. Collective.
   Status begin_set_up(SetUpCall call, const Deadline& deadline);
   /// Raises an error if this rank has been entering a set-up call for a while and another rank is in a collective

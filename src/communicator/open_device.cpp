@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/log.hpp"
+#include "communicator/agree.hpp"
 #include "communicator/comm.hpp"
 #include "communicator/gather.hpp"
 #include "communicator/local_ranks.hpp"
@@ -65,30 +66,77 @@ void warn_of_settings(const DeviceRank::Request& request, const std::string& alg
                (why_tcp.empty() ? " (STRAIT_TRANSPORT)" : ": " + why_tcp));
 }
 
-}  // namespace
-
-Result<Comm::Devices> Comm::agree_on_devices(const Deadline& deadline) {
-  Place own{options_.device, options_.gpu.max_sms, {}};
+struct Devices {
+  std::vector<std::string> bus_ids;  ///< PCI bus IDs of the ranks' GPUs; empty strings for host ranks
+  bool are_of_one_host = true;
+};
+/// Checks that all ranks are GPU ranks or all host ranks, and returns their GPUs. Collective.
+Result<Devices> agree_on_devices(Channel& channel, const CommOptions& options, const Deadline& deadline) {
+  Place own{options.device, options.gpu.max_sms, {}};
   Status found;
-  if (options_.device >= 0) {
-    auto id = device_bus_id(options_.device);
+  if (options.device >= 0) {
+    auto id = device_bus_id(options.device);
     if (id)
       id->copy(own.bus_id, sizeof own.bus_id - 1);
     else
       found = tl::unexpected(id.error());
   }
-  STRAIT_TRY(agree(found, "use its GPU", deadline));
-  STRAIT_ASSIGN(const auto places, gather(*channel_, own, deadline));
-  const PeerInfo& self = channel_->self();
+  STRAIT_TRY(agree(channel, found, "use its GPU", deadline));
+  STRAIT_ASSIGN(const auto places, gather(channel, own, deadline));
+  const PeerInfo& self = channel.self();
   Devices devices;
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
-    const PeerInfo& peer = channel_->peers()[rank];
-    STRAIT_TRY(check_pair(own, self, places[rank], peer, options_.shares_gpus));
+    const PeerInfo& peer = channel.peers()[rank];
+    STRAIT_TRY(check_pair(own, self, places[rank], peer, options.shares_gpus));
     devices.are_of_one_host &= peer.same_host(self);
     devices.bus_ids.emplace_back(places[rank].bus_id);
   }
   return devices;
 }
+
+/// Passes a file descriptor to all ranks of the host, and returns theirs. Collective.
+Result<std::vector<UniqueFd>> exchange_descriptors(Channel& channel, int fd, const Deadline& deadline) {
+  struct Offer {
+    shm::Secret secret;
+    int fd;  ///< valid in its own process only
+  };
+  Offer own{{}, fd};
+  randombytes_buf(&own.secret, sizeof own.secret);
+  STRAIT_ASSIGN(const auto offers, gather(channel, own, deadline));
+  const auto& peers = channel.peers();
+  const auto rank = static_cast<std::uint32_t>(channel.rank());
+  const auto ranks = static_cast<std::uint32_t>(channel.ranks());
+  std::vector<UniqueFd> descriptors(ranks);
+  Status taken;
+  if (!std::all_of(peers.begin(), peers.end(),
+                   [&](const PeerInfo& peer) { return peer.same_process(peers.front()); })) {
+    shm::RendezvousRequest request;
+    request.rank = rank;
+    request.ranks = local_ranks(peers);
+    request.secret = offers.front().secret;
+    request.segment_bytes = 4096;
+    request.heap_fd = fd;
+    request.deadline = deadline;
+    request.check = [&channel] { return channel.check(); };
+    request.agree = agreement(channel, deadline);
+    auto met = shm::meet(request);
+    if (met)
+      descriptors = std::move(met->heaps);
+    else
+      taken = tl::unexpected(std::move(met).error());
+  }
+  for (std::uint32_t peer = 0; peer < ranks && taken; ++peer) {
+    if (peer == rank || !peers[peer].same_process(channel.self())) continue;
+    descriptors[peer].reset(fcntl(offers[peer].fd, F_DUPFD_CLOEXEC, 0));
+    if (!descriptors[peer])
+      taken = fail_errno("cannot keep a descriptor from " + peers[peer].describe(), errno, descriptor_remedy(errno));
+  }
+  // This also keeps ranks from closing their descriptors before all have taken them.
+  STRAIT_TRY(agree(channel, taken, "take its peers' descriptors", deadline));
+  return descriptors;
+}
+
+}  // namespace
 
 DeviceRank::Request Comm::device_request(const Opening& opening, const std::vector<std::string>& bus_ids) {
   DeviceRank::Request request;
@@ -105,7 +153,7 @@ DeviceRank::Request Comm::device_request(const Opening& opening, const std::vect
   request.most_reducers = opening.resources.cores / 2;  // the other cores are for the program
   request.wire = wire();
   request.agree = [this](const Status& status, const std::string& what) {
-    return agree(status, what, device_deadline_);
+    return agree(*channel_, status, what, device_deadline_);
   };
   request.gather = [this](std::uint32_t word) { return gather(*channel_, word, device_deadline_); };
   request.exchange_rates = [this, bus_ids](bool through_host) {  // as rank 0 sees them
@@ -119,13 +167,13 @@ DeviceRank::Request Comm::device_request(const Opening& opening, const std::vect
                ? fail(Code::timeout, "the time to make the communicator (STRAIT_INIT_TIMEOUT_MS) is over")
                : channel_->check();
   };
-  request.exchange = [this](int fd) { return exchange_descriptors(fd, device_deadline_); };
+  request.exchange = [this](int fd) { return exchange_descriptors(*channel_, fd, device_deadline_); };
   request.watch = watch_.get();
   return request;
 }
 
 Status Comm::open_device(const Opening& opening) {
-  STRAIT_ASSIGN(const Devices devices, agree_on_devices(opening.deadline));
+  STRAIT_ASSIGN(const Devices devices, agree_on_devices(*channel_, options_, opening.deadline));
   if (options_.device < 0) return {};
   STRAIT_TRY(check_ranks(*options_.gpu.p2p, ranks_));
   if (!devices.are_of_one_host) return open_hosts(opening);
@@ -144,45 +192,6 @@ void Comm::use_device(std::unique_ptr<DeviceRank> device) {
   device_operations_.emplace(DeviceOperations::Parts{*device_, *watch_, *recorder_, *collectives_});
   transport_name_ = device_->transport_name();  // transport_ only carries news between the ranks
   transport_why_ = device_->transport_why();
-}
-
-Result<std::vector<UniqueFd>> Comm::exchange_descriptors(int fd, const Deadline& deadline) {
-  struct Offer {
-    shm::Secret secret;
-    int fd;  ///< valid in its own process only
-  };
-  Offer own{{}, fd};
-  randombytes_buf(&own.secret, sizeof own.secret);
-  STRAIT_ASSIGN(const auto offers, gather(*channel_, own, deadline));
-  const auto& peers = channel_->peers();
-  std::vector<UniqueFd> descriptors(ranks_);
-  Status taken;
-  if (!std::all_of(peers.begin(), peers.end(),
-                   [&](const PeerInfo& peer) { return peer.same_process(peers.front()); })) {
-    shm::RendezvousRequest request;
-    request.rank = rank_;
-    request.ranks = local_ranks(peers);
-    request.secret = offers.front().secret;
-    request.segment_bytes = 4096;
-    request.heap_fd = fd;
-    request.deadline = deadline;
-    request.check = [this] { return channel_->check(); };
-    request.agree = agreement(*channel_, deadline);
-    auto met = shm::meet(request);
-    if (met)
-      descriptors = std::move(met->heaps);
-    else
-      taken = tl::unexpected(std::move(met).error());
-  }
-  for (std::uint32_t peer = 0; peer < ranks_ && taken; ++peer) {
-    if (peer == rank_ || !peers[peer].same_process(channel_->self())) continue;
-    descriptors[peer].reset(fcntl(offers[peer].fd, F_DUPFD_CLOEXEC, 0));
-    if (!descriptors[peer])
-      taken = fail_errno("cannot keep a descriptor from " + peers[peer].describe(), errno, descriptor_remedy(errno));
-  }
-  // This also keeps ranks from closing their descriptors before all have taken them.
-  STRAIT_TRY(agree(taken, "take its peers' descriptors", deadline));
-  return descriptors;
 }
 
 }  // namespace strait

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "communicator/agree.hpp"
 #include "communicator/comm.hpp"
 #include "communicator/hosts_request.hpp"
 #include "communicator/opening.hpp"
@@ -61,7 +62,7 @@ Status Comm::open_hosts(const Opening& opening) {
                                        " hosts; this version joins at most " + std::to_string(most_hosts));
   device_deadline_ = opening.deadline;
   request.agree = [this](const Status& status, const std::string& what) {
-    return agree(status, what, device_deadline_);
+    return agree(*channel_, status, what, device_deadline_);
   };
   const auto [host, place] = place_of(request.hosts, rank_);
   Island everyone(ranks_);

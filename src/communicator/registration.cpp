@@ -1,4 +1,5 @@
 // Memory that all ranks of a communicator register together.
+#include "communicator/agree.hpp"
 #include "communicator/comm.hpp"
 #include "communicator/init_watch.hpp"
 #include "transports/shm/shared_heap.hpp"
@@ -32,7 +33,7 @@ Status Comm::register_on_all(std::uint64_t handle, void* pointer, std::size_t by
 Status Comm::register_with_all(std::uint64_t number, void* pointer, std::size_t bytes, const Deadline& deadline) {
   if (device_) {
     STRAIT_TRY(device_->register_memory(number, pointer, bytes));
-    Status agreed = agree({}, "register its memory", deadline);
+    Status agreed = agree(*channel_, {}, "register its memory", deadline);
     if (!agreed) device_->drop_unused_registration(number);
     return agreed;
   }
@@ -50,7 +51,7 @@ Status Comm::register_with_all(std::uint64_t number, void* pointer, std::size_t 
                                         " could not be mapped when the communicator was made (see the warnings of that "
                                         "moment). Check the limit of address space (ulimit -v), or do without "
                                         "straitCommRegister: calls then copy once more");
-  return agree(own, "register its memory", deadline);
+  return agree(*channel_, own, "register its memory", deadline);
 }
 
 void Comm::drop_unused_registration(std::uint64_t handle) {

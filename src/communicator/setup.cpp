@@ -26,6 +26,23 @@ std::string text_of(SetUpCall call) {
   return call == SetUpCall::split ? "called a split of the communicator" : "registered memory";
 }
 
+/// Returns an error that names the rank whose death is behind `error`, if any: a connection may also end because a rank
+/// died that is not at its other end. Looks for a while, because connections of a process close a moment before it is
+/// known to have ended.
+Status death_behind(const Watch& watch, const Error& error) {
+  constexpr int looks = 100;
+  for (int look = 0; look < looks; ++look) {
+    for (std::uint32_t rank = 0; rank < watch.ranks(); ++rank) {
+      const RankName& name = watch.name_of(rank);
+      if (!watch.has_died(rank)) continue;
+      if (error.message.find(name) != std::string::npos) return {};
+      return fail(Code::remote_error, "the process of " + name + " has died: " + error.message);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return {};
+}
+
 }  // namespace
 
 Comm::Comm(std::unique_ptr<Channel> channel)
@@ -189,38 +206,9 @@ Status Comm::announce_failure() {
   return sticky;
 }
 
-Status Comm::agree(const Status& own, const std::string& what, const Deadline& deadline) {
-  const std::string text = own ? "" : own.error().message;
-  auto all = channel_->all_gather(std::as_bytes(std::span(text)), {deadline, nullptr});
-  if (!own) return own;
-  if (!all) return tl::unexpected(all.error());
-  for (std::size_t i = 0; i < all->size(); ++i)
-    if (const auto& message = (*all)[i]; !message.empty())
-      return fail(Code::remote_error, channel_->peers()[i].describe() + " cannot " + what + ": " +
-                                          std::string(reinterpret_cast<const char*>(message.data()), message.size()));
-  return {};
-}
-
-/// Returns an error that names the rank whose death is behind `error`, if any: a connection may also end because a rank
-/// died that is not at its other end. Looks for a while, because connections of a process close a moment before it is
-/// known to have ended.
-Status Comm::death_behind(const Error& error) const {
-  constexpr int looks = 100;
-  for (int look = 0; look < looks; ++look) {
-    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-      const RankName& name = watch_->name_of(rank);
-      if (!watch_->has_died(rank)) continue;
-      if (error.message.find(name) != std::string::npos) return {};
-      return fail(Code::remote_error, "the process of " + name + " has died: " + error.message);
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return {};
-}
-
 Status Comm::cause_of(const Error& error) {
   STRAIT_TRY(announce_failure());
-  if (error.code == Code::remote_error) STRAIT_TRY(death_behind(error));
+  if (error.code == Code::remote_error) STRAIT_TRY(death_behind(*watch_, error));
   return {};
 }
 
