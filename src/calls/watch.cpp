@@ -206,7 +206,7 @@ Status Watch::check_lives(Backoff& backoff, const Waiting& waiting) {
     if (std::find(backoff.gone.begin(), backoff.gone.end(), rank) == backoff.gone.end()) continue;
     const std::string what = describe(waiting.signature) + " on " + name_of(peers_.rank) + " needs " + name_of(rank);
     return tl::unexpected(
-        raise({Code::remote_error, what + (left ? has_left_text : ", " + transport_.cause_of_death(rank))}));
+        raise({Code::remote_error, what + (left ? has_left_text : ", " + cause_of_death(rank))}));
   }
   backoff.gone = std::move(gone);
   return {};

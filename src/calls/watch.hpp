@@ -83,6 +83,8 @@ class Watch {
   /// Raises the error that a rank that has gone is still needed. `who`: what waits for it, as "a kernel on rank 1
   /// (...)".
   Error raise_gone(const std::string& who, std::uint32_t rank);
+  /// Returns what is known of the death of a rank, as "whose ...".
+  std::string cause_of_death(std::uint32_t rank) const { return transport_.cause_of_death(rank); }
   /// Declares that this rank will take no further part.
   void leave() { controls_[peers_.rank]->left.store(1, std::memory_order_release); }
   /// Declares that this rank's process ends, and that the rank had nothing left to do.
