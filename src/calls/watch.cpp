@@ -27,6 +27,7 @@ constexpr auto sleep_after = milliseconds(20);
 constexpr auto sleep_for = std::chrono::microseconds(50);
 constexpr auto examine_every = milliseconds(5);
 constexpr auto compare_after = milliseconds(100);
+constexpr auto patience_after_deadline = milliseconds(100);
 
 constexpr const char* advice_on_timeouts =
     "Look at what is going on there (strait trace on flight records shows who is behind), or allow more time by "
@@ -132,10 +133,18 @@ Status Watch::pause(Backoff& backoff, const Waiting& waiting) {
   return examine(backoff, waiting);  // each time: on a busy machine a yield can take many milliseconds
 }
 
+/// Returns whether an operation has passed its deadline and been tried for a while since. If this process was stopped
+/// until after the deadline, what it waits for may have come long ago, and nobody else is to be blamed.
+bool Watch::is_overdue(Clock::time_point operation_began, Clock::time_point now) {
+  if (!has_deadline() || now - operation_began < milliseconds(peers_.timeout_ms)) return false;
+  if (std::exchange(overdue_, operation_began) != operation_began) overdue_since_ = now;
+  return now - overdue_since_ >= patience_after_deadline;
+}
+
 Status Watch::examine(Backoff& backoff, const Waiting& waiting) {
   const auto now = Clock::now();
   if (backoff.began == Clock::time_point{}) backoff.began = backoff.examined = now;
-  if (has_deadline() && now - waiting.operation_began >= milliseconds(peers_.timeout_ms))
+  if (is_overdue(waiting.operation_began, now))
     return tl::unexpected(
         raise({Code::timeout, describe(waiting.signature) + " on " + name_of(peers_.rank) + " passed its deadline of " +
                                   std::to_string(peers_.timeout_ms) + " ms while waiting for " + blamed_names(waiting) +

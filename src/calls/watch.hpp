@@ -133,6 +133,7 @@ class Watch {
  private:
   void tell_once(const Error& error) const;
   Status examine(Backoff& backoff, const Waiting& waiting);
+  bool is_overdue(std::chrono::steady_clock::time_point operation_began, std::chrono::steady_clock::time_point now);
   Status check_lives(Backoff& backoff, const Waiting& waiting);
   void add_missing(std::uint64_t sequence, std::vector<std::uint32_t>& awaited) const;
   /// Returns the other ranks that have not made the collective.
@@ -152,6 +153,8 @@ class Watch {
   const Transport& transport_;
   Peers peers_;
   mutable std::atomic<bool> told_{false};
+  /// The beginning of the last operation that this rank saw past its deadline, and when it first did.
+  std::chrono::steady_clock::time_point overdue_{}, overdue_since_{};
 };
 
 /// Returns what to add to the rule that two calls have broken if they differ only in their groups; otherwise "".

@@ -110,6 +110,26 @@ TEST(CallsThatDiffer, AreSeenAlsoWhereOneComesLater) {
   EXPECT_EQ(status.error().code, Code::mismatch);
 }
 
+/// The process was stopped until long after the deadline; what it waits for may have come meanwhile.
+TEST(Deadline, LeavesAMomentForWhatCameWhileThisRankWasStopped) {
+  Ranks ranks(2, 500);
+  Watch::Waiting waiting;
+  waiting.operation_began = std::chrono::steady_clock::now();
+  waiting.awaited_ranks = [] { return std::vector<std::uint32_t>{1}; };
+  Watch::Backoff backoff;
+  const Stopwatch watch;
+  while (watch.elapsed() < std::chrono::milliseconds(50)) ASSERT_TRUE(ranks.watches[0]->pause(backoff, waiting));
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));  // stopped
+  EXPECT_TRUE(ranks.watches[0]->pause(backoff, waiting)) << "the operation has not been tried again";
+  Status status;
+  for (const Stopwatch moment; status && moment.elapsed() < std::chrono::seconds(10);) {
+    backoff = {};  // the operation advances, and is still not done
+    for (int i = 0; status && i < 10'000; ++i) status = ranks.watches[0]->pause(backoff, waiting);
+  }
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, Code::timeout);
+}
+
 /// Four ranks in collective 5, in which rank 0 waits for rank 1 until its deadline.
 struct InACollective : Ranks {
   static constexpr std::uint64_t sequence = 5;
