@@ -27,6 +27,7 @@ constexpr auto sleep_after = milliseconds(20);
 constexpr auto sleep_for = std::chrono::microseconds(50);
 constexpr auto examine_every = milliseconds(5);
 constexpr auto compare_after = milliseconds(100);
+constexpr auto compare_rarely_after = milliseconds(1000);
 constexpr auto patience_after_deadline = milliseconds(100);
 
 constexpr const char* advice_on_timeouts =
@@ -153,10 +154,7 @@ Status Watch::examine(Backoff& backoff, const Waiting& waiting) {
   backoff.examined = now;
   const auto waited = now - backoff.began;
   STRAIT_TRY(check_lives(backoff, waiting));
-  if (!backoff.compared && waited >= compare_after) {
-    if (waiting.sequence != 0) STRAIT_TRY(compare_calls(waiting.sequence, waiting.signature));
-    backoff.compared = waited >= 10 * compare_after;  // compares until then, as slower ranks may post later
-  }
+  STRAIT_TRY(compare_if_due(backoff, waiting));
   if (!backoff.warned && waited >= slow_wait) {
     backoff.warned = true;
     warn_of_wait(describe(waiting.signature), slow_wait, blamed_names(waiting));
@@ -214,11 +212,27 @@ Status Watch::check_lives(Backoff& backoff, const Waiting& waiting) {
     if (left && (any_died || !waits_long)) continue;
     if (std::find(backoff.gone.begin(), backoff.gone.end(), rank) == backoff.gone.end()) continue;
     const std::string what = describe(waiting.signature) + " on " + name_of(peers_.rank) + " needs " + name_of(rank);
-    return tl::unexpected(
-        raise({Code::remote_error, what + (left ? has_left_text : ", " + cause_of_death(rank))}));
+    return tl::unexpected(raise({Code::remote_error, what + (left ? has_left_text : ", " + cause_of_death(rank))}));
   }
   backoff.gone = std::move(gone);
   return {};
+}
+
+/// Slower ranks may post their call at any time, so this rank goes on comparing as long as it waits.
+Status Watch::compare_if_due(Backoff& backoff, const Waiting& waiting) {
+  const auto waited = backoff.examined - backoff.began;
+  const bool is_rare = waited >= compare_rarely_after;
+  if (waited < compare_after || (is_rare && backoff.examined - backoff.compared < compare_rarely_after)) return {};
+  backoff.compared = backoff.examined;
+  return waiting.sequence != 0 ? compare_calls(waiting.sequence, waiting.signature) : compare_last_call();
+}
+
+Status Watch::compare_last_call() {
+  std::uint64_t last = 0;
+  for (const PostedCall& each : own_control().calls)
+    last = std::max(last, each.sequence.load(std::memory_order_relaxed));
+  const auto call = last != 0 ? read_call(own_control(), last) : std::nullopt;
+  return call ? compare_calls(last, call->signature) : Status();
 }
 
 Status Watch::compare_calls(std::uint64_t sequence, const CallSignature& own) {

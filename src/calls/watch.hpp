@@ -123,7 +123,7 @@ class Watch {
     std::uint32_t rounds = 0;
     std::chrono::steady_clock::time_point began{};
     std::chrono::steady_clock::time_point examined{};
-    bool compared = false;
+    std::chrono::steady_clock::time_point compared{};
     bool warned = false;
     std::vector<std::uint32_t> gone;  ///< awaited ranks that were dead or had left at the last check
   };
@@ -135,6 +135,9 @@ class Watch {
   Status examine(Backoff& backoff, const Waiting& waiting);
   bool is_overdue(std::chrono::steady_clock::time_point operation_began, std::chrono::steady_clock::time_point now);
   Status check_lives(Backoff& backoff, const Waiting& waiting);
+  Status compare_if_due(Backoff& backoff, const Waiting& waiting);
+  /// Compares the last collective that this rank has posted, which may have completed without hearing from all ranks.
+  Status compare_last_call();
   void add_missing(std::uint64_t sequence, std::vector<std::uint32_t>& awaited) const;
   /// Returns the other ranks that have not made the collective.
   std::vector<std::uint32_t> late_ranks(std::uint64_t sequence) const;

@@ -92,20 +92,40 @@ TEST(FirstError, IsTheSameForAllWhoRaiseOneAtATime) {
   }
 }
 
-/// A slow rank may make its differing call after this rank has begun to look for differences, and may not wait for any
-/// rank in it.
-TEST(CallsThatDiffer, AreSeenAlsoWhereOneComesLater) {
-  Ranks ranks(2);
-  Watch::Waiting waiting;
-  waiting.sequence = 1;
-  waiting.awaited_ranks = [] { return std::vector<std::uint32_t>{1}; };
+/// Has rank 0 wait for rank 1, which posts a differing call `late` after it has begun to; returns how the wait ends.
+Status wait_for_one_that_differs(Ranks& ranks, const Watch::Waiting& waiting, std::chrono::milliseconds late) {
   Watch::Backoff backoff;
   Status status;
   const Stopwatch watch;
   while (status && watch.elapsed() < std::chrono::seconds(10)) {
     status = ranks.watches[0]->pause(backoff, waiting);
-    if (watch.elapsed() > std::chrono::milliseconds(300)) ranks.transport.posted = PeerCall{{1, 1}};
+    if (watch.elapsed() > late) ranks.transport.posted = PeerCall{{1, 1}};
   }
+  return status;
+}
+
+/// A slow rank may make its differing call after this rank has begun to look for differences, and may not wait for any
+/// rank in it.
+TEST(CallsThatDiffer, AreSeenAlsoWhereOneComesLater) {
+  for (const auto late : {std::chrono::milliseconds(300), std::chrono::milliseconds(1500)}) {
+    Ranks ranks(2);
+    Watch::Waiting waiting;
+    waiting.sequence = 1;
+    waiting.awaited_ranks = [] { return std::vector<std::uint32_t>{1}; };
+    const Status status = wait_for_one_that_differs(ranks, waiting, late);
+    ASSERT_FALSE(status) << late.count() << " ms";
+    EXPECT_EQ(status.error().code, Code::mismatch);
+  }
+}
+
+/// This rank's collective completed without hearing from rank 1, and rank 1 may never send the message that it waits
+/// for now.
+TEST(CallsThatDiffer, AreSeenAlsoByOneThatWaitsForAMessage) {
+  Ranks ranks(2);
+  write_call(ranks.controls[0], 1, {});
+  Watch::Waiting waiting;
+  waiting.awaited_ranks = [] { return std::vector<std::uint32_t>{1}; };
+  const Status status = wait_for_one_that_differs(ranks, waiting, std::chrono::milliseconds(0));
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, Code::mismatch);
 }
