@@ -192,7 +192,7 @@ void Watch::raise_timeout(const std::string& who, std::int64_t timeout_ms, std::
 /// it is in no collective that would tell this to the others.
 void Watch::add_missing(std::uint64_t sequence, std::vector<std::uint32_t>& awaited) const {
   for (std::uint32_t rank = 0; rank < peers_.names.size(); ++rank)
-    if (has_died(rank) && !transport_.peer_call(sequence, rank)) awaited.push_back(rank);
+    if (has_died(rank) && !has_posted(*controls_[rank], sequence)) awaited.push_back(rank);
 }
 
 Status Watch::check_lives(Backoff& backoff, const Waiting& waiting) {

@@ -38,6 +38,9 @@ class NoTransport final : public Transport {
   void post_call(std::uint64_t, const CallSignature&, const void*, void*) override {}
   std::optional<PeerCall> peer_call(std::uint64_t, std::uint32_t) const override { return posted; }
   bool has_peer_calls(std::uint64_t) override { return false; }
+  bool has_died(std::uint32_t rank) const override { return dead == rank; }
+  std::string cause_of_death(std::uint32_t) const override { return "which is dead"; }
+  std::optional<std::uint32_t> dead;
   std::optional<PeerCall> posted;
   Control words;
   std::vector<RankControl> controls;
@@ -154,7 +157,8 @@ TEST(Deadline, LeavesAMomentForWhatCameWhileThisRankWasStopped) {
 struct InACollective : Ranks {
   static constexpr std::uint64_t sequence = 5;
   /// `callers`: the ranks that have made the call.
-  explicit InACollective(std::initializer_list<std::uint32_t> callers = {0, 1, 2, 3}) : Ranks(4, 20) {
+  explicit InACollective(std::initializer_list<std::uint32_t> callers = {0, 1, 2, 3}, std::int64_t timeout_ms = 20)
+      : Ranks(4, timeout_ms) {
     for (const std::uint32_t rank : callers) write_call(controls[rank], sequence, {});
   }
   void finish(std::uint32_t rank) { controls[rank].calls[sequence % posted_calls].finished_ticks.store(1); }
@@ -209,6 +213,20 @@ TEST(Blame, IsNotOnWhoIsDone) {
   InACollective ranks;
   ranks.note_wait(1, 2);
   ranks.finish(2);
+  EXPECT_THAT(ranks.error_at_deadline(), HasSubstr("waiting for rank 1. Look"));
+}
+
+TEST(Blame, IsOnWhoHasDiedWithoutTheCall) {
+  InACollective ranks({0, 1, 2}, 10'000);
+  ranks.transport.dead = 3;
+  EXPECT_THAT(ranks.error_at_deadline(), HasSubstr("needs rank 3, which is dead"));
+}
+
+/// Rank 3 has died so many calls later that its call has been overwritten.
+TEST(Blame, IsNotOnWhoHasDiedLongAfterTheCall) {
+  InACollective ranks({0, 1, 2}, 500);
+  write_call(ranks.controls[3], InACollective::sequence + posted_calls, {});
+  ranks.transport.dead = 3;
   EXPECT_THAT(ranks.error_at_deadline(), HasSubstr("waiting for rank 1. Look"));
 }
 
