@@ -29,14 +29,15 @@ std::string text_of(SetUpCall call) {
 /// Returns an error that names the rank whose death is behind `error`, if any: a connection may also end because a rank
 /// died that is not at its other end. Looks for a while, because connections of a process close a moment before it is
 /// known to have ended.
-Status death_behind(const Watch& watch, const Error& error) {
+Status death_behind(const Channel& channel, const Watch& watch, const Error& error) {
   constexpr int looks = 100;
   for (int look = 0; look < looks; ++look) {
     for (std::uint32_t rank = 0; rank < watch.ranks(); ++rank) {
       const RankName& name = watch.name_of(rank);
       if (!watch.has_died(rank)) continue;
       if (error.message.find(name) != std::string::npos) return {};
-      return fail(Code::remote_error, "the process of " + name + " has died: " + error.message);
+      return fail(Code::remote_error, "the " + channel.call() + " needs " + name + ", " + watch.cause_of_death(rank) +
+                                          ". This rank first saw: " + error.message);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -208,7 +209,7 @@ Status Comm::announce_failure() {
 
 Status Comm::cause_of(const Error& error) {
   STRAIT_TRY(announce_failure());
-  if (error.code == Code::remote_error) STRAIT_TRY(death_behind(*watch_, error));
+  if (error.code == Code::remote_error) STRAIT_TRY(death_behind(*channel_, *watch_, error));
   return {};
 }
 

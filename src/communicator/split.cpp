@@ -25,8 +25,9 @@ constexpr std::int64_t patience_with_left_ms = 500;
 Status check_will_come(const Watch& watch, const std::vector<std::uint32_t>& remaining) {
   for (const std::uint32_t rank : remaining)
     if (watch.has_died(rank) || watch.has_left(rank))
-      return fail(Code::remote_error, watch.name_of(rank) + ", which is to go on with others, has " +
-                                          (watch.has_left(rank) ? "destroyed its communicator" : "died") +
+      return fail(Code::remote_error, watch.name_of(rank) + ", which is to go on with others" +
+                                          (watch.has_left(rank) ? ", has destroyed its communicator"
+                                                                : " and " + watch.cause_of_death(rank)) +
                                           ". Go on without it, too");
   return {};
 }

@@ -129,11 +129,17 @@ void go_on_without_rank_3(const std::function<void(straitComm_t comm)>& end_of_r
     EXPECT_EQ(processes.end(rank, 20'000), 0);
     EXPECT_EQ(processes.report(rank).result, straitRemoteError);
     EXPECT_THAT(processes.report(rank).message,
-                ::testing::StartsWith(name + ", which is to go on with others, has " + words));
+                ::testing::StartsWith(name + ", which is to go on with others" + words));
   }
 }
 TEST(Survival, OfASecondDeath) {
-  go_on_without_rank_3([](straitComm_t) { raise(SIGKILL); }, "died");
+  go_on_without_rank_3([](straitComm_t) { raise(SIGKILL); }, " and whose process has died");
+}
+/// Over TCP only the end of its connection is known.
+TEST(Survival, OfASecondDeathOverTcp) {
+  setenv("STRAIT_TRANSPORT", "tcp", 1);
+  go_on_without_rank_3([](straitComm_t) { raise(SIGKILL); }, " and whose connection has ended");
+  unsetenv("STRAIT_TRANSPORT");
 }
 /// Rank 2 does not call. The first rank that hears so destroys its communicator, which must not mislead the other one.
 TEST(Survival, OfARankThatDoesNotCallIsToldToAllAlike) {
@@ -161,7 +167,7 @@ TEST(Survival, OfARankThatDoesNotCallIsToldToAllAlike) {
 }
 TEST(Survival, OfARankThatLeaves) {
   go_on_without_rank_3([](straitComm_t comm) { STRAIT_EXPECT_OK(straitCommDestroy(comm)); },
-                       "destroyed its communicator");
+                       ", has destroyed its communicator");
 }
 
 }  // namespace

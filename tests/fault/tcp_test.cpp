@@ -20,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// All ranks of these tests use TCP.
 class Tcp : public ::testing::Test {
@@ -90,6 +91,35 @@ TEST_F(Tcp, SocketsThatOutliveTheirProcessHideNoDeath) {
   ASSERT_TRUE(processes.await_joined());
   std::this_thread::sleep_for(milliseconds(50));
   processes.expect_death_is_told(1, "needs rank 1 (host");
+}
+
+/// A child keeps rank 1's sockets open, so the channel tells only of rank 2, and the transport of rank 1. Of that it
+/// knows that the connection has ended: the process may live on behind a cut cable.
+TEST_F(Tcp, ASplitSaysNoMoreOfALostRankThanIsKnown) {
+  RankProcesses processes(4, [&](int rank, const straitUniqueId& id, Report& report) {
+    straitComm_t comm = join(id, rank, 4, report);
+    if (comm == nullptr) return;
+    if (rank == 1 && fork_behind_the_librarys_back() == 0) {
+      std::this_thread::sleep_for(seconds(3));
+      _exit(0);
+    }
+    if (rank == 1 || rank == 2) pause();
+    straitComm_t part = nullptr;
+    const straitResult_t result = straitCommSplit(comm, 0, rank, &part, nullptr);
+    report.fail_with(result, straitGetLastError(nullptr));
+    STRAIT_EXPECT_OK(straitCommDestroy(comm));
+  });
+  ASSERT_TRUE(processes.await_joined());
+  for (const int victim : {1, 2}) {
+    std::this_thread::sleep_for(milliseconds(200));
+    processes.signal(victim, SIGKILL);
+    processes.end(victim, 1000);
+  }
+  processes.expect_all_end_well();
+  const std::string both = std::string(processes.report(0).message) + "\n" + processes.report(3).message;
+  EXPECT_THAT(both, AllOf(HasSubstr("the split of the communicator needs rank 1 (host"),
+                          HasSubstr("), whose connection has ended (its process is gone)"),
+                          HasSubstr("This rank first saw: rank 2 (host"), Not(HasSubstr("has died"))));
 }
 
 /// Returns the addresses at which these processes listen.
