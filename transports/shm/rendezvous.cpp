@@ -43,8 +43,9 @@ struct Row {
   UniqueFd pidfd;
   UniqueFd heap;
 };
-/// Limit for the exchange after all ranks have connected, which normally takes milliseconds.
-constexpr std::int64_t exchange_ms = 10'000;
+/// How long a rank tries to send descriptors. That takes so long only where the user's other processes have too many in
+/// flight; then the ranks had better do without this transport.
+constexpr std::int64_t sending_ms = 10'000;
 constexpr std::size_t rows_per_message = max_fds_per_message / max_fds_of_a_rank;
 constexpr std::size_t max_body_bytes = sizeof(Hello) + rows_per_message * sizeof(Introduction);
 
@@ -103,9 +104,10 @@ class Listener {
   std::string path_;  ///< empty for an abstract name
 };
 
-Status check_wait(const RendezvousRequest& request, const Deadline& deadline, const std::string& waiting_for) {
+/// Ranks may stall at any moment of the set-up, so only the deadline limits how long others wait for them.
+Status check_wait(const RendezvousRequest& request, const std::string& waiting_for) {
   if (request.check) STRAIT_TRY(request.check());
-  if (deadline.expired())
+  if (request.deadline.expired())
     return fail(Code::timeout, "shared memory set-up: no answer from " + waiting_for + " within the deadline");
   return {};
 }
@@ -115,8 +117,9 @@ bool same_process(const RendezvousRequest& request, std::uint32_t a, std::uint32
 }
 
 /// Sends a message; waits while the peer, or other receivers of this user's descriptors, must receive messages first.
-Status send_in_time(const RendezvousRequest& request, const Deadline& deadline, int socket,
-                    std::span<const std::byte> body, std::span<const int> fds) {
+Status send_in_time(const RendezvousRequest& request, int socket, std::span<const std::byte> body,
+                    std::span<const int> fds) {
+  const Deadline deadline = earlier(request.deadline, Deadline::after_ms(sending_ms));
   for (;;) {
     const Status sent = send_message(socket, body, fds);
     if (sent || sent.error().code != Code::in_progress) return sent;
@@ -147,7 +150,6 @@ class Leader {
     result.heaps.resize(clients_.size());
     STRAIT_TRY(request_.agree(prepare(result)));
     STRAIT_TRY(request_.agree({}));  // waits until the others have connected
-    deadline_ = earlier(request_.deadline, Deadline::after_ms(exchange_ms));
     UniqueFd heap(request_.heap_fd >= 0 ? fcntl(request_.heap_fd, F_DUPFD_CLOEXEC, 0) : -1);
     if (request_.heap_fd >= 0 && !heap)
       return fail_errno("cannot keep a descriptor for the ranks of this host", errno,
@@ -155,7 +157,7 @@ class Leader {
     STRAIT_ASSIGN(UniqueFd pidfd, own_pidfd());
     rows_.push_back({request_.rank, std::move(pidfd), std::move(heap)});
     while (present_ + 1 < clients_.size()) {
-      STRAIT_TRY(check_wait(request_, deadline_, missing() + dropped()));
+      STRAIT_TRY(check_wait(request_, missing() + dropped()));
       STRAIT_TRY(accept_and_hear());
     }
     for (std::uint32_t rank = 0; rank < clients_.size(); ++rank)
@@ -187,7 +189,7 @@ class Leader {
   Status accept_and_hear() {
     std::vector<pollfd> polled;
     for (const Listener& listener : listeners_) strangers_.watch(listener.fd(), polled);
-    if (poll(polled.data(), polled.size(), deadline_.poll_ms()) < 0 && errno != EINTR)
+    if (poll(polled.data(), polled.size(), request_.deadline.poll_ms()) < 0 && errno != EINTR)
       return fail_errno("cannot wait for the ranks of this host", errno);
     for (const Listener& listener : listeners_) STRAIT_TRY(strangers_.accept_from(listener.fd()));
     strangers_.look_at_all([this](UniqueFd& connection) { return hear(connection); });
@@ -228,7 +230,7 @@ class Leader {
   Status answer(std::uint32_t rank, int segment) const {
     Hello welcome{request_.secret.password, {}};
     welcome.self.rank = request_.rank;
-    STRAIT_TRY(send_in_time(request_, deadline_, clients_[rank].get(), bytes_of(welcome), std::span(&segment, 1)));
+    STRAIT_TRY(send_in_time(request_, clients_[rank].get(), bytes_of(welcome), std::span(&segment, 1)));
     for (std::size_t begin = 0; begin < rows_.size(); begin += rows_per_message) {
       std::vector<Introduction> table;
       std::vector<int> fds;
@@ -240,7 +242,7 @@ class Leader {
         if (line.has_heap != 0) fds.push_back(row.heap.get());
         table.push_back(line);
       }
-      STRAIT_TRY(send_in_time(request_, deadline_, clients_[rank].get(), std::as_bytes(std::span(table)), fds));
+      STRAIT_TRY(send_in_time(request_, clients_[rank].get(), std::as_bytes(std::span(table)), fds));
     }
     return {};
   }
@@ -259,7 +261,6 @@ class Leader {
   }
 
   const RendezvousRequest& request_;
-  Deadline deadline_ = request_.deadline;
   std::vector<Listener> listeners_;
   Strangers strangers_{Strangers::Limits{}};
   Status failed_;  ///< the error of a rank that reported a failure
@@ -275,7 +276,6 @@ class Follower {
   Result<RendezvousResult> run() {
     STRAIT_TRY(request_.agree({}));  // waits until the leader listens
     STRAIT_TRY(request_.agree(connect()));
-    deadline_ = earlier(request_.deadline, Deadline::after_ms(exchange_ms));
     RendezvousResult result;
     STRAIT_TRY(introduce());
     result.pidfds.resize(request_.ranks.size());
@@ -306,7 +306,7 @@ class Follower {
                           same_namespace ? ""
                                          : "It is in another network namespace: with the same /tmp, the ranks could "
                                            "meet there");
-      STRAIT_TRY(check_wait(request_, deadline_, "rank 0 of this host"));  // too many ranks connect at once
+      STRAIT_TRY(check_wait(request_, "rank 0 of this host"));  // too many ranks connect at once
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
@@ -325,8 +325,11 @@ class Follower {
       hello.self.has_heap = 1;
       fds.push_back(request_.heap_fd);
     }
-    STRAIT_TRY(send_in_time(request_, deadline_, socket_.get(), bytes_of(hello), fds));
-    return pidfd.map([](const UniqueFd&) {});
+    Status sent = send_in_time(request_, socket_.get(), bytes_of(hello), fds);
+    if (sent) return pidfd.map([](const UniqueFd&) {});
+    hello.self = {request_.rank, 0, 0, 1};  // else the leader would wait for this rank
+    (void)send_message(socket_.get(), bytes_of(hello), {});
+    return sent;
   }
 
   Result<Message> next_message() const {
@@ -336,9 +339,9 @@ class Follower {
         return fail(Code::remote_error, "rank 0 of this host closed the shared memory set-up: it failed or died");
       if (message && message->lost_fds) return lost_descriptors("rank 0 of this host");
       if (message || message.error().code != Code::in_progress) return message;
-      STRAIT_TRY(check_wait(request_, deadline_, "rank 0 of this host, which waits for all ranks,"));
+      STRAIT_TRY(check_wait(request_, "rank 0 of this host, which waits for all ranks,"));
       pollfd polled{socket_.get(), POLLIN, 0};
-      poll(&polled, 1, deadline_.poll_ms());
+      poll(&polled, 1, request_.deadline.poll_ms());
     }
   }
 
@@ -364,7 +367,6 @@ class Follower {
   }
 
   const RendezvousRequest& request_;
-  Deadline deadline_ = request_.deadline;
   UniqueFd socket_;
 };
 

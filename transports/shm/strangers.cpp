@@ -43,16 +43,14 @@ Status Strangers::accept_from(int listener) {
     if ((shortage != 0 || pending_.size() >= limits_.pending) && !make_room()) break;
     UniqueFd connection(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!connection) break;
-    pending_.push_back(
-        {std::move(connection), Deadline::after_ms(limits_.least_ms), Deadline::after_ms(limits_.silence_ms)});
+    pending_.push_back({std::move(connection), Deadline::after_ms(limits_.least_ms)});
   }
   return {};
 }
 
 void Strangers::look_at_all(const std::function<Verdict(UniqueFd&)>& look) {
   for (auto it = pending_.begin(); it != pending_.end();) {
-    Verdict verdict = look(it->fd);
-    if (verdict == Verdict::silent && it->deadline.expired()) verdict = Verdict::dropped;
+    const Verdict verdict = look(it->fd);
     if (verdict == Verdict::dropped) drop(*it);
     it = verdict == Verdict::silent ? std::next(it) : pending_.erase(it);
   }

@@ -16,12 +16,12 @@ namespace strait::shm {
 
 inline constexpr std::size_t max_fds_of_a_rank = 2;  ///< pidfd and heap
 
-/// Connections whose peer has not sent the password yet. Anyone on the host can make them, so their number and their
-/// time are limited: a silent one is dropped after a while, and earlier if room or descriptors run out.
+/// Connections whose peer has not sent the password yet. Anyone on the host can make them, so their number is limited:
+/// silent ones are dropped if room or descriptors run out. While there is room they stay, because they may be ranks
+/// that have stalled.
 class Strangers {
  public:
   struct Limits {
-    std::int64_t silence_ms = 2000;
     /// Time that every connection gets: a rank sends its password as soon as it has connected.
     std::int64_t least_ms = 250;
     std::size_t pending = 512;
@@ -37,7 +37,7 @@ class Strangers {
   Status accept_from(int listener);
   /// Outcome of examining a connection: it is silent, taken over (its descriptor was moved out), or to be dropped.
   enum class Verdict : std::uint8_t { silent, taken, dropped };
-  /// Examines all connections by `look`, and drops those that have been silent for too long.
+  /// Examines all connections by `look`.
   void look_at_all(const std::function<Verdict(UniqueFd&)>& look);
   std::int64_t dropped() const { return dropped_; }
 
@@ -45,7 +45,6 @@ class Strangers {
   struct Stranger {
     UniqueFd fd;
     Deadline least;
-    Deadline deadline;
   };
   bool make_room();
   void drop(Stranger& stranger);
