@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -60,7 +61,8 @@ struct Incoming {
 class Engine {
  public:
   Engine(std::uint32_t rank, const Geometry& geometry, std::vector<MeshPeer> mesh);
-  /// Sends what is queued and says goodbye; takes at most two seconds.
+  /// Sends what is queued and says goodbye. Takes long only if a peer is stopped: two seconds, and a minute more if
+  /// what is queued for it would be lost.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -184,6 +186,8 @@ class Engine {
   void run();
   void say_goodbye();
   bool say_last(FrameKind what, const Deadline& deadline);
+  bool has_queued(const Peer& peer) const;
+  bool await(const std::function<bool()>& condition, const Deadline& deadline);
   std::unique_ptr<std::byte[]> new_slots() const;
 
   const std::uint32_t rank_;

@@ -143,6 +143,45 @@ TEST_F(BarePeers, AreToldOfTheEndWhenThereIsNoTimeLeftToo) {
   }
 }
 
+/// Sends rank 1 more than a connection takes while nobody reads.
+constexpr int many_signals = 50'000;
+void send_much(Engine& engine) {
+  const std::lock_guard lock(engine.mutex());
+  for (int i = 0; i < many_signals; ++i) {
+    engine.prepare_signals(1);
+    engine.signal(7, 1);
+  }
+}
+
+/// Rank 1 is stopped when rank 0 leaves, and continues later.
+TEST_F(BarePeers, GetAllThatIsQueuedThoughTheyAreStoppedForAWhile) {
+  send_much(*engine_);
+  std::size_t heard = 0;
+  std::jthread stopped([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    std::array<std::byte, 1 << 16> buffer{};
+    ssize_t got = 0;
+    while (soon([&] {
+             got = ::recv(peers_[1].get(), buffer.data(), buffer.size(), 0);
+             return got >= 0;
+           }) &&
+           got > 0)
+      heard += static_cast<std::size_t>(got);
+  });
+  engine_.reset();
+  stopped.join();
+  EXPECT_EQ(heard, (many_signals + 1) * header_bytes);
+}
+
+/// After a failure nobody needs what is queued.
+TEST_F(BarePeers, AreNotWaitedForLongAfterAFailure) {
+  send_much(*engine_);
+  write_error(engine_->control(), engine_->rank_control(0), 0, 6, "failed");
+  const auto begin = Deadline::Clock::now();
+  engine_.reset();
+  EXPECT_LT(Deadline::Clock::now() - begin, std::chrono::seconds(20));
+}
+
 /// On a link without a message nothing can have been released, and of one message not two.
 TEST_F(BarePeers, MoreReleasedThanWasSentEndsTheConnection) {
   const std::lock_guard lock(engine_->mutex());
