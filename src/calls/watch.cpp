@@ -27,7 +27,7 @@ constexpr auto sleep_after = milliseconds(20);
 constexpr auto sleep_for = std::chrono::microseconds(50);
 constexpr auto examine_every = milliseconds(5);
 constexpr auto compare_after = milliseconds(100);
-constexpr auto compare_rarely_after = milliseconds(1000);
+constexpr auto compare_rarely_after = milliseconds(500);
 constexpr auto patience_after_deadline = milliseconds(100);
 
 constexpr const char* advice_on_timeouts =
