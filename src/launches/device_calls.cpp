@@ -40,12 +40,12 @@ constexpr std::uint32_t reducers_lead = 3;
 
 /// Returns how many bytes a message finds free in slots, on lanes whose reader has received everything before it. The
 /// slots that the reader's last launch took last are not free yet, because they are returned by its next launch. That
-/// is one slot of each lane; over lines three, because two hops end with a contribution and two results of the same
-/// peer in one iteration (two_hop.cuh).
+/// is one slot of each lane; among more than two ranks three, because two hops may end with a contribution and two
+/// results of the same peer in one iteration (two_hop.cuh).
 std::size_t free_bytes(const Slots& through, const kernels::Ring& ring) {
   const std::size_t slot_bytes =
       through.slot_bytes / kernels::piece_bytes * kernels::piece_data_bytes(through.protocol);
-  const std::uint32_t taken = through.protocol == Protocol::lines && ring.ranks > 2 ? 3 : 1;
+  const std::uint32_t taken = ring.ranks > 2 ? 3 : 1;
   return through.lanes * (kernels::slot_depth - taken) * slot_bytes;
 }
 
@@ -79,15 +79,15 @@ Slots DeviceCalls::protocol_for(const Call& call, bool one_hop, std::size_t mess
   const Protocol flagged = kernels::flagged_protocol(ring_);
   const bool is_message = call.collective == Collective::send_recv;
   const std::size_t most_short = is_message ? free_bytes(slots(call, flagged), ring_) : ~std::size_t{0};
+  // Two ranks take two hops through peers' memory only if that is forced. These hold back more slots at the end than
+  // free_bytes() assumes for two ranks, so bulk is used.
+  if (!one_hop && ring_.ranks == 2 && !ring_.staged) return slots(call, Protocol::bulk, message_bytes);
   if (flagged != Protocol::lines) {
     const bool takes_one = is_message || call.collective == Collective::broadcast;
     const bool is_gathered = call.collective == Collective::gather || call.collective == Collective::reduce;
     const std::size_t most = takes_one ? lone_flagged_bytes_ : is_gathered ? to_root_flagged_bytes_ : flagged_bytes_;
     return slots(call, message_bytes > std::min(most, most_short) ? Protocol::bulk : flagged, message_bytes);
   }
-  // Two ranks take two hops here only if that is forced. Only lines hold back more slots at the end than free_bytes()
-  // assumes for two ranks, so bulk is used.
-  if (!one_hop && ring_.ranks == 2) return slots(call, Protocol::bulk);
   const Slots lines = slots(call, Protocol::lines);
   const bool few_blocks =
       block_limit(call) != 0 && lines.blocks < ring_.slots[static_cast<std::size_t>(Protocol::lines)].lanes;

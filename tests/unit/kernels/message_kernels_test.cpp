@@ -143,6 +143,42 @@ TEST_P(MessagesOfFewBlocks, GoInGroupsBesideRanksThatPostOneByOne) {
   }
 }
 
+/// A short message must find free slots whatever ran before. For its receiver may come to it only after long messages
+/// which wait, by way of another rank, for what the sender does next. Two hops leave the most slots taken.
+TEST(MessagesAfterTwoHops, WaitForNoReceiver) {
+  constexpr std::uint32_t ranks = 3;
+  for (const std::size_t bytes : {12'000, 24'000, 36'000}) {
+    Machine machine(
+        ranks, 1,
+        {.flagged_bytes = flagged_bytes, .p2p = true, .algorithm = "two_hop", .small_slots = true, .together = true});
+    const Messages messages{{2, 0, 50'003}, {0, 1, flagged_bytes}, {1, 2, 50'003}};
+    MessageMemory memory(messages, bytes);
+    std::vector<Bytes> sums(ranks, Bytes(bytes));
+    std::vector<std::jthread> threads;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank)
+      threads.emplace_back([&, rank] {
+        Call sum;
+        sum.collective = Collective::all_reduce;
+        sum.type = DataType::uint8;
+        sum.count = bytes;
+        sum.send = sum.receive = sums[rank].data();
+        machine.run(rank, sum);
+        const auto run = [&](std::span<const Call> calls) {
+          machine.run(machine.calls(rank).launches_of(calls), DataType::uint8);
+        };
+        const std::vector<Call> calls = calls_in_order(messages, rank, [&](std::size_t number, bool sends) {
+          return (sends ? memory.send : memory.receive)[number].data();
+        });
+        if (rank != 2) return run(calls);
+        for (const Call& call : calls) run(std::span(&call, 1));
+      });
+    threads.clear();
+    for (std::uint32_t rank = 0; rank < ranks; ++rank)
+      EXPECT_EQ(machine.mailbox(rank).event, Mailbox::Event::none) << "rank " << rank << " after " << bytes << " bytes";
+    memory.expect_received(messages);
+  }
+}
+
 /// In the first turn all blocks are short.
 TEST_P(MessagesOfAnyLength, AllToAllV) {
   const std::uint32_t ranks = GetParam().ranks;
