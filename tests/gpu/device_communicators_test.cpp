@@ -72,7 +72,8 @@ void check_late_streams(straitComm_t parent, int rank, int ranks) {
   *never = 0;
   {
     Line lines[] = {{parent, rank, ranks}, {parent, rank, ranks}, {parent, rank, ranks}};
-    for (const std::size_t bytes : {std::size_t{100'000}, std::size_t{4} << 20, std::size_t{8} << 20, most_bytes})
+    for (const std::size_t bytes : {std::size_t{100'000}, std::size_t{1} << 20, std::size_t{2} << 20,
+                                    std::size_t{4} << 20, std::size_t{8} << 20, most_bytes})
       for (int turn = 0; turn < 6; ++turn) {
         for (Line& each : lines) each.fill(bytes, turn);
         STRAIT_EXPECT_OK(straitBarrier(parent, nullptr));

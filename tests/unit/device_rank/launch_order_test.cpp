@@ -28,10 +28,10 @@ struct Member {
   /// Launches a kernel that starts once all earlier work of the stream is done. Returns whether it records its start.
   bool launch(std::uint32_t blocks) {
     bool records = false;
-    EXPECT_TRUE(order->launch(blocks, stream, [&](Event started) -> Status {
-      driver->run(stream, [this] { ++*this->started; });
-      records = started != nullptr;
-      return records ? driver->record(started, stream) : Status();
+    EXPECT_TRUE(order->launch(blocks, stream, [&](Event event) -> Status {
+      driver->run(stream, [this] { ++*started; });
+      records = event != nullptr;
+      return records ? driver->record(event, stream) : Status();
     }));
     return records;
   }

@@ -151,7 +151,7 @@ TEST(MessagesAfterTwoHops, WaitForNoReceiver) {
     Machine machine(
         ranks, 1,
         {.flagged_bytes = flagged_bytes, .p2p = true, .algorithm = "two_hop", .small_slots = true, .together = true});
-    const Messages messages{{2, 0, 50'003}, {0, 1, flagged_bytes}, {1, 2, 50'003}};
+    const Messages messages{{2, 0, 50'003}, {0, 1, 5000}, {1, 2, 50'003}};
     MessageMemory memory(messages, bytes);
     std::vector<Bytes> sums(ranks, Bytes(bytes));
     std::vector<std::jthread> threads;

@@ -66,8 +66,6 @@ bool is_hung_up(const UniqueFd& fd) {
 
 std::string unique_name(const char* what) { return std::string("strait-test-") + what + std::to_string(getpid()); }
 
-Verdict silence(UniqueFd&) { return Verdict::silent; }
-
 TEST(StrangersAtASocket, MakeRoomOnceTheyHaveHadTheirTime) {
   const std::string name = unique_name("room");
   const UniqueFd listener = listen_at(name);
