@@ -25,9 +25,9 @@ struct DeviceOptions {
   cpu_reducers::Options reducers;     ///< CPU reducer threads of each rank that has any (only through host memory)
   /// CPU threads add up all-reduces of this size or more; 0: none; unset: by the rates.
   std::optional<std::size_t> cpu_reduce_bytes;
-  bool joins_graphs = true;  ///< graph launches and other calls are ordered (CallOrder::Setup)
+  bool joins_graphs = true;     ///< graph launches and other calls are ordered (CallOrder::Setup)
   bool orders_launches = true;  ///< kernels of several communicators start in order (LaunchOrder)
-  bool aggregates = true;    ///< small collectives of a group may share a launch (aggregates.hpp)
+  bool aggregates = true;       ///< small collectives of a group may share a launch (aggregates.hpp)
 };
 
 }  // namespace strait
