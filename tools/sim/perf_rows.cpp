@@ -103,7 +103,7 @@ Result<perf::Report> predicted_report(const perf::Options& options) {
             return fail(Code::invalid_usage, "STRAIT_WIRE=" + std::string(name(wire)) + ": " + row.error().message +
                                                  ". Exact calls are predicted with --wire off");
           if (!row) return tl::unexpected(std::move(row).error());
-          report.rows.push_back(std::move(*row));
+          report.rows.push_back(*row);
         }
     }
   return report;

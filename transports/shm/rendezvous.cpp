@@ -121,7 +121,7 @@ Status send_in_time(const RendezvousRequest& request, int socket, std::span<cons
                     std::span<const int> fds) {
   const Deadline deadline = earlier(request.deadline, Deadline::after_ms(sending_ms));
   for (;;) {
-    const Status sent = send_message(socket, body, fds);
+    Status sent = send_message(socket, body, fds);
     if (sent || sent.error().code != Code::in_progress) return sent;
     if (request.check) STRAIT_TRY(request.check());
     if (deadline.expired()) return fail(Code::system_error, sent.error().message);
