@@ -32,6 +32,7 @@ static_assert(slot_bytes / most_hosts >= 16 << 10 && scratch_bytes / most_hosts 
 constexpr auto poll_interval = std::chrono::milliseconds(2);
 constexpr int looks_between_examinations = 25, looks_between_questions = 250;
 constexpr auto longest_question = std::chrono::milliseconds(100);
+constexpr std::int64_t longest_drain_ms = 600'000;
 
 }  // namespace
 
@@ -299,9 +300,7 @@ void HostsRank::raise_if_gpu_failed() const {
   if (asked == true) (void)request_.host->await_device();  // raises the error
 }
 
-std::optional<bool> HostsRank::is_idle() const {
-  return questions_->ask_again([order = order_.get()] { return order->is_idle(); }, longest_question);
-}
+std::optional<bool> HostsRank::is_idle() const { return is_idle_as_asked(*questions_, *order_, longest_question); }
 
 std::optional<DeviceProgress> HostsRank::progress() {
   const bool has_sent = !proxy_ || proxy_->is_idle();
@@ -325,7 +324,11 @@ HostsRank::~HostsRank() {
     log_warn(static_cast<int>(request_.rank),
              "its communicator ends only once ranks of other hosts have received what it has sent to them. Let them "
              "make the same calls");
-    proxy_->drain();
+    // Ranks that all do this wait for one another, and none is seen to have gone.
+    if (!proxy_->drain(Deadline::after_ms(longest_drain_ms)))
+      request_.watch->raise({Code::aborted, request_.watch->name_of(request_.rank) +
+                                                " has ended its communicator, and what it had sent was not received "
+                                                "for ten minutes. Let all ranks make the same calls"});
   }
   attendant_ = {};
   if (order_ && order_->device_has_failed()) (void)request_.host->await_device();

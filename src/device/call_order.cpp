@@ -181,4 +181,15 @@ std::optional<kernels::LaunchCounts> CallOrder::read_counts() {
   return *setup_.seen;
 }
 
+std::optional<bool> is_idle_as_asked(TimeLimitedQuestions& questions, CallOrder& order,
+                                     std::chrono::milliseconds limit) {
+  using Answer = std::optional<std::optional<bool>>;
+  const auto is_idle = [&order]() -> Answer {
+    const std::optional<bool> idle = order.is_idle();
+    // A device that has failed answers nothing any more.
+    return idle || order.device_has_failed() ? Answer(idle) : Answer();
+  };
+  return questions.ask_again(is_idle, limit).value_or(std::nullopt);
+}
+
 }  // namespace strait

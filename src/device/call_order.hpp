@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/time_limited_questions.hpp"
 #include "executor/copy_engine/stream_driver.hpp"
 #include "kernels/launch.hpp"
 
@@ -117,5 +119,10 @@ class CallOrder {
   std::mutex reading_;               ///< one read_counts() at a time
   Stream reading_stream_ = nullptr;  ///< created by the first read_counts()
 };
+
+/// Asks for CallOrder::is_idle() with a time limit, again and again while it is not known. Both objects must outlive
+/// the questions. From any thread.
+std::optional<bool> is_idle_as_asked(TimeLimitedQuestions& questions, CallOrder& order,
+                                     std::chrono::milliseconds limit);
 
 }  // namespace strait

@@ -255,9 +255,7 @@ void CudaRank::raise_pending_failures() const {
     tell_of_mailbox(*mailbox, request_, reducers_);
 }
 
-std::optional<bool> CudaRank::is_idle() const {
-  return questions_->ask_again([order = order_.get()] { return order->is_idle(); }, longest_question);
-}
+std::optional<bool> CudaRank::is_idle() const { return is_idle_as_asked(*questions_, *order_, longest_question); }
 
 std::optional<kernels::LaunchCounts> CudaRank::read_counts() const {
   const auto read = [order = order_.get()] {

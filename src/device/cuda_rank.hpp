@@ -98,11 +98,12 @@ class CudaRank final : public DeviceRank {
   /// Enqueues the sends and receives of one group on the stream of the first.
   Result<Tail> carry_messages(std::span<const Call> calls);
   Result<Tail> launch_all(std::vector<DeviceLaunch> launches, const Call& call);
-  Status launch(DeviceLaunch& what, const Call& call);
+  Status launch(DeviceLaunch& what, const Call& call, LaunchOrder::Line line = LaunchOrder::Line::main);
   Status launch(AggregateLaunch& what);
   /// Launches a kernel that waits for other ranks, after those of other communicators that the host has launched on
   /// this GPU, if these may take its place.
-  Status launch_in_order(const void* kernel, const void* argument, cuda::LaunchShape shape, void* stream);
+  Status launch_in_order(LaunchOrder::Line line, const void* kernel, const void* argument, cuda::LaunchShape shape,
+                         void* stream);
   Status launch(const WireLaunch& what, void* stream);
   bool has_own_work_ended() {
     return order_->await_idle([watch = request_.watch] { return watch->has_failed(); });

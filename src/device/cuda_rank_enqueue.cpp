@@ -46,7 +46,7 @@ bool has_own_layout(const Call& call) {
 
 }  // namespace
 
-Status CudaRank::launch(DeviceLaunch& what, const Call& call) {
+Status CudaRank::launch(DeviceLaunch& what, const Call& call, LaunchOrder::Line line) {
   std::visit(
       [&](auto& argument) {
         argument.ring.finished = order_->finished();
@@ -69,16 +69,17 @@ Status CudaRank::launch(DeviceLaunch& what, const Call& call) {
   } else {
     kernel = kernel_of(what, call);
   }
-  STRAIT_TRY(launch_in_order(kernel, argument, shape, call.stream));
+  STRAIT_TRY(launch_in_order(line, kernel, argument, shape, call.stream));
   order_->launched(what.blocks);
   ++launches_;
   return {};
 }
 
-Status CudaRank::launch_in_order(const void* kernel, const void* argument, cuda::LaunchShape shape, void* stream) {
+Status CudaRank::launch_in_order(LaunchOrder::Line line, const void* kernel, const void* argument,
+                                 cuda::LaunchShape shape, void* stream) {
   if (!starts_ || order_->is_captured()) return launcher_->launch(kernel, argument, shape, stream);
   // If launches overlap, blocks of the next one wait on the GPU for the end of this one.
-  return starts_->launch(shape.blocks * (shape.overlaps ? 2 : 1), stream, [&](void* started) {
+  return starts_->launch(line, shape.blocks * (shape.overlaps ? 2 : 1), stream, [&](void* started) {
     shape.started = started;
     return launcher_->launch(kernel, argument, shape, stream);
   });
@@ -93,7 +94,8 @@ Status CudaRank::launch(AggregateLaunch& what) {
   what.argument.ring.finished = order_->finished();
   const void* const kernel = what.reduces ? kernels::aggregate_reduce_kernel(what.protocol, what.type)
                                           : kernels::aggregate_copy_kernel(what.protocol);
-  STRAIT_TRY(launch_in_order(kernel, &what.argument, {what.blocks, what.threads, overlaps_launches_}, what.stream));
+  STRAIT_TRY(launch_in_order(LaunchOrder::Line::main, kernel, &what.argument,
+                             {what.blocks, what.threads, overlaps_launches_}, what.stream));
   order_->launched(what.blocks);
   return {};
 }
@@ -307,7 +309,7 @@ Result<CallOrder::Tail> CudaRank::carry_messages(std::span<const Call> calls) {
     Call call = calls.front();
     return island_messages_->enqueue(calls, [&](DeviceLaunch& each, void* stream) {
       call.stream = stream;
-      return launch(each, call);
+      return launch(each, call, stream == calls.front().stream ? LaunchOrder::Line::main : LaunchOrder::Line::side);
     });
   }
   std::vector<Call> by_kernels, by_engines;

@@ -234,7 +234,8 @@ void DeviceCopies::poll() {
     told_ = wait->duration;
     if (!watch.has_gone(wait->rank)) return watch.tell_of_slow_wait(who, told_, wait->rank);
     // What that rank did before it went counts. It had done it all when it was seen to have gone.
-    if (const auto still = this->wait(); still && still->rank == wait->rank) watch.raise_gone(who, wait->rank);
+    const auto still = this->wait();
+    if (still && still->rank == wait->rank && still->duration >= wait->duration) watch.raise_gone(who, wait->rank);
   } else if (wait->duration < told_) {
     told_ = {};
   }

@@ -16,9 +16,10 @@ void tell_of_mailbox(kernels::Mailbox& mailbox, const DeviceRank::Request& reque
   // Of several events only the last one is kept. It may have overwritten a timeout, after which outputs are invalid.
   if (std::atomic_ref(mailbox.timed_out).load() != 0 && !request.watch->has_failed()) event = Event::timeout;
   if (event == Event::none) return;
-  const std::uint32_t peer =
-      std::min(reducers.rank_of(std::atomic_ref(mailbox.peer).load()).value_or(request.rank), request.ranks - 1);
-  request.watch->note_awaited(peer);
+  const auto awaited = reducers.rank_of(std::atomic_ref(mailbox.peer).load());
+  if (!awaited && event == Event::slow) return;  // the wait for the reducers has ended since
+  const std::uint32_t peer = std::min(awaited.value_or(request.rank), request.ranks - 1);
+  if (awaited) request.watch->note_awaited(peer);
   const std::string who = "a kernel on " + request.watch->name_of(request.rank);
   if (event == Event::timeout) request.watch->raise_timeout(who, request.timeout_ms, peer);
   // The wait may have ended since, and then that rank may have gone. If it has not ended, StartedCalls tells.

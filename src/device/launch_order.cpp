@@ -1,6 +1,5 @@
 #include "device/launch_order.hpp"
 
-#include <algorithm>
 #include <atomic>
 #include <map>
 #include <utility>
@@ -10,7 +9,9 @@ namespace strait {
 Result<std::unique_ptr<LaunchOrder>> LaunchOrder::join(int device, std::uint32_t sms,
                                                        std::unique_ptr<StreamDriver> driver) {
   std::unique_ptr<LaunchOrder> order(new LaunchOrder(gpu_of(device), sms, std::move(driver)));
-  STRAIT_ASSIGN(order->started_, order->driver_->create_event());
+  for (Starts& each : order->starts_) {
+    STRAIT_ASSIGN(each.last, order->driver_->create_event());
+  }
   const std::scoped_lock lock(order->gpu_->mutex);
   order->gpu_->members.push_back(order.get());
   return order;
@@ -25,8 +26,10 @@ LaunchOrder::LaunchOrder(std::shared_ptr<Gpu> gpu, std::uint32_t sms, std::uniqu
 LaunchOrder::~LaunchOrder() {
   const std::scoped_lock lock(gpu_->mutex);
   std::erase(gpu_->members, this);
-  for (LaunchOrder* other : gpu_->members) other->seen_.erase(number_);
-  if (started_ != nullptr) driver_->destroy_event(started_);
+  for (LaunchOrder* other : gpu_->members)
+    for (Starts& each : other->starts_) each.seen.erase(number_);
+  for (const Starts& each : starts_)
+    if (each.last != nullptr) driver_->destroy_event(each.last);
 }
 
 std::shared_ptr<LaunchOrder::Gpu> LaunchOrder::gpu_of(int device) {
@@ -39,18 +42,21 @@ std::shared_ptr<LaunchOrder::Gpu> LaunchOrder::gpu_of(int device) {
   return gpu;
 }
 
-/// This communicator's own launches follow one another, so what one of them has awaited the later ones need not.
-Status LaunchOrder::await_others(std::uint32_t blocks, void* stream) {
-  most_blocks_ = std::max(most_blocks_, blocks);
+/// The launches of a line follow one another, so what one of them has awaited the later ones need not.
+Status LaunchOrder::await_others(Starts& own, void* stream) {
   std::uint64_t all = 0;
-  for (const LaunchOrder* each : gpu_->members) all += each->most_blocks_;
+  for (const LaunchOrder* each : gpu_->members)
+    for (const Starts& starts : each->starts_) all += starts.most_blocks;
   if (all <= sms_) return {};
   for (const LaunchOrder* other : gpu_->members) {
     if (other == this) continue;
-    std::uint64_t& seen = seen_[other->number_];
-    if (seen == other->launches_) continue;
-    STRAIT_TRY(driver_->wait(stream, other->started_));
-    seen = other->launches_;
+    auto& seen = own.seen[other->number_];
+    for (std::size_t line = 0; line < seen.size(); ++line) {
+      const Starts& starts = other->starts_[line];
+      if (seen[line] == starts.launches) continue;
+      STRAIT_TRY(driver_->wait(stream, starts.last));
+      seen[line] = starts.launches;
+    }
   }
   return {};
 }

@@ -15,6 +15,7 @@ namespace {
 
 using Stream = copy_engine::StreamDriver::Stream;
 using Event = copy_engine::StreamDriver::Event;
+using Line = LaunchOrder::Line;
 constexpr std::uint32_t sms = 132;
 
 /// A communicator with a stream of its own.
@@ -24,14 +25,16 @@ struct Member {
     driver = made.get();
     order = LaunchOrder::join(device, sms, std::move(made)).value();
     stream = driver->create_stream().value();
+    side = driver->create_stream().value();
   }
   /// Launches a kernel that starts once all earlier work of the stream is done. Returns whether it records its start.
-  bool launch(std::uint32_t blocks) {
+  bool launch(std::uint32_t blocks, Line line = Line::main) {
     bool records = false;
-    EXPECT_TRUE(order->launch(blocks, stream, [&](Event event) -> Status {
-      driver->run(stream, [this] { ++*started; });
+    const Stream on = line == Line::main ? stream : side;
+    EXPECT_TRUE(order->launch(line, blocks, on, [&](Event event) -> Status {
+      driver->run(on, [this] { ++*started; });
       records = event != nullptr;
-      return records ? driver->record(event, stream) : Status();
+      return records ? driver->record(event, on) : Status();
     }));
     return records;
   }
@@ -47,7 +50,7 @@ struct Member {
   }
   FakeStreams* driver = nullptr;
   std::unique_ptr<LaunchOrder> order;
-  Stream stream = nullptr;
+  Stream stream = nullptr, side = nullptr;
   std::unique_ptr<std::atomic<int>> started = std::make_unique<std::atomic<int>>(0);
 };
 
@@ -81,6 +84,29 @@ TEST(LaunchOrder, IsNoneWhereTheyFit) {
   for (Member* each : {&first, &second}) each->driver->finish(each->stream);
 }
 
+/// What a communicator launches side by side is awaited on both streams, and awaits others on both.
+TEST(LaunchOrder, HoldsForBothLinesOfACommunicator) {
+  std::atomic<bool> gate{false}, side_gate{false};
+  Member first, second;
+  first.wait_for(gate);
+  first.driver->run(first.side, [&side_gate] {
+    while (!side_gate) std::this_thread::yield();
+  });
+  first.launch(40, Line::side);
+  first.launch(40);
+  second.launch(60);
+  second.launch(8, Line::side);
+  gate = true;
+  first.expect_starts(1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(*second.started, 0) << "the side line has not started";
+  side_gate = true;
+  first.expect_starts(2);
+  second.expect_starts(2);
+  for (Member* each : {&first, &second})
+    for (Stream stream : {each->stream, each->side}) each->driver->finish(stream);
+}
+
 TEST(LaunchOrder, AwaitsEachLaunchOnce) {
   Member first, second, third;
   first.launch(100);
@@ -92,7 +118,7 @@ TEST(LaunchOrder, AwaitsEachLaunchOnce) {
   second.launch(100);
   EXPECT_EQ(second.driver->commands(), commands + 3) << "and a wait for what the first has launched since";
   third.launch(8);
-  EXPECT_EQ(third.driver->commands(), 5) << "an event, a stream, two waits and a record";
+  EXPECT_EQ(third.driver->commands(), 7) << "two events, two streams, two waits and a record";
   for (Member* each : {&first, &second, &third}) each->driver->finish(each->stream);
 }
 
