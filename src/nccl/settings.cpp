@@ -65,10 +65,13 @@ struct Mapping {
   std::string (*translate)(const std::string&);
 };
 constexpr Mapping mappings[] = {
-    {"NCCL_DEBUG", "STRAIT_DEBUG", log_level},     {"NCCL_SOCKET_IFNAME", "STRAIT_SOCKET_IFNAME", as_it_is},
-    {"NCCL_HOSTID", "STRAIT_HOSTID", as_it_is},    {"NCCL_CTA_POLICY", "STRAIT_MAX_SMS", cta_policy},
+    {"NCCL_DEBUG", "STRAIT_DEBUG", log_level},
+    {"NCCL_SOCKET_IFNAME", "STRAIT_SOCKET_IFNAME", as_it_is},
+    {"NCCL_HOSTID", "STRAIT_HOSTID", as_it_is},
+    {"NCCL_CTA_POLICY", "STRAIT_MAX_SMS", cta_policy},
     {"NCCL_MAX_CTAS", "STRAIT_MAX_SMS", as_it_is},  // comes later, so it overrides the policy's value
-    {"NCCL_P2P_DISABLE", "STRAIT_P2P", p2p},       {"NCCL_GRAPH_MIXING_SUPPORT", "STRAIT_GRAPH_MIXING", flag},
+    {"NCCL_P2P_DISABLE", "STRAIT_P2P", p2p},
+    {"NCCL_GRAPH_MIXING_SUPPORT", "STRAIT_GRAPH_MIXING", flag},
     {"NCCL_LAUNCH_ORDER_IMPLICIT", "STRAIT_LAUNCH_ORDER", flag},
 };
 /// NCCL settings that the drop-in itself reads.
