@@ -14,6 +14,7 @@
 #include "communicator/opening.hpp"
 #include "communicator/transports.hpp"
 #include "device/device_links.hpp"
+#include "network/network_calls.hpp"
 #include "select/copy_borders.hpp"
 
 namespace strait {
@@ -146,6 +147,8 @@ DeviceRank::Request Comm::device_request(const Opening& opening, const std::vect
   request.ranks = ranks_;
   request.bus_ids = bus_ids;
   request.threads_share_a_gpu = do_threads_share_a_gpu(bus_ids, channel_->peers());
+  // Messages within a host and messages between hosts run side by side.
+  request.spared_sms = options_.names.empty() ? 0 : most_network_blocks;
   request.timeout_ms = options_.timeout_ms;
   request.shares_control = transport_->shares_control();
   request.hops = hops_of(opening.select.algorithm);

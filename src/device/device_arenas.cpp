@@ -85,7 +85,8 @@ Status DeviceArenas::bound_blocks(const DeviceRank::Request& request) {
                              "cannot ask a GPU how many SMs it has");
   STRAIT_TRY(request.agree(asked, "find room for its launches"));
   STRAIT_ASSIGN(const auto all, request.gather(static_cast<std::uint32_t>(sms)));
-  least_sms_ = std::max(*std::min_element(all.begin(), all.end()) / static_cast<std::uint32_t>(sharing), 1u);
+  const std::uint32_t share = *std::min_element(all.begin(), all.end()) / static_cast<std::uint32_t>(sharing);
+  least_sms_ = share > request.spared_sms ? share - request.spared_sms : 1;
   if (sharing > 1) most_blocks_ = std::max(least_sms_ / 2, 1u);
   if (!islands_.empty()) most_message_blocks_ = std::max(least_sms_ / 4, 1u);
   return {};

@@ -86,7 +86,8 @@ class DeviceArenas {
   /// Returns the most thread blocks of a launch if ranks share a GPU: so few that the launches of all of them, and
   /// their next launches, fit on it at once. 0: each rank has its own GPU.
   std::uint32_t most_blocks() const { return most_blocks_; }
-  /// Returns the SMs of the smallest GPU, or a rank's share of them if ranks share a GPU.
+  /// Returns the SMs of the smallest GPU, or a rank's share of them if ranks share a GPU, without those that are spared
+  /// (DeviceRank::Request::spared_sms).
   std::uint32_t least_sms() const { return least_sms_; }
   /// Returns the most thread blocks of a launch of messages with islands: two such launches may run side by side while
   /// the next of each are already on the GPU. 0 without islands.

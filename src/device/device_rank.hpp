@@ -37,6 +37,7 @@ class DeviceRank {
     std::uint32_t ranks = 1;
     std::vector<std::string> bus_ids;   ///< PCI bus IDs of the ranks' GPUs, by rank
     bool threads_share_a_gpu = false;   ///< some ranks are threads of one process on one GPU
+    std::uint32_t spared_sms = 0;       ///< SMs for kernels that run beside this rank's launches and wait for others
     std::int64_t timeout_ms = 0;        ///< deadline of an operation; 0: none
     bool shares_control = true;         ///< control words are shared memory: all ranks see a failure at once
     Hops hops = Hops::chosen;           ///< the number of hops, forced where that is possible

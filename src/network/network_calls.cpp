@@ -22,11 +22,9 @@ constexpr std::size_t least_stripe_bytes = 128 << 10;
 /// which costs less than a separate copy.
 constexpr std::size_t least_copy_bytes = 64 << 10;
 constexpr std::size_t grain_bytes = 16;
-/// The number of blocks that saturates a link to the host.
-constexpr std::uint32_t most_blocks = 4;
 /// The number of flows that a block serves in a launch of messages (network_messages.cuh).
 constexpr std::uint32_t flows_of_a_block = 32;
-static_assert(kernels::max_flows <= flows_of_a_block * most_blocks);
+static_assert(kernels::max_flows <= flows_of_a_block * most_network_blocks);
 
 std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
 std::size_t round_down(std::size_t value, std::size_t unit) { return value / unit * unit; }
@@ -98,7 +96,9 @@ std::vector<NetworkLaunch> NetworkCalls::launches_of(const IslandStep& step) con
 }
 
 std::uint32_t NetworkCalls::blocks_for(const NetworkLaunch& launch, std::uint32_t max_sms) {
-  const std::uint32_t most = max_sms == no_sms ? 1 : max_sms == 0 ? most_blocks : std::min(max_sms, most_blocks);
+  const std::uint32_t most = max_sms == no_sms ? 1
+                             : max_sms == 0    ? most_network_blocks
+                                               : std::min(max_sms, most_network_blocks);
   const auto flows = static_cast<std::uint32_t>(launch.flows.size());
   if (launch.call.collective == Collective::send_recv)  // each flow belongs to one block
     return std::max(std::min(flows, most), (flows + flows_of_a_block - 1) / flows_of_a_block);
@@ -106,7 +106,7 @@ std::uint32_t NetworkCalls::blocks_for(const NetworkLaunch& launch, std::uint32_
   for (const Flow& flow : launch.flows)
     (flow.sends ? sent_bytes : received_bytes) += std::min<std::size_t>(flow.bytes, flow.piece_bytes);
   const std::size_t bytes = std::max(sent_bytes, received_bytes);
-  return std::min(bytes <= 32 << 10 ? 1 : bytes <= 128 << 10 ? 2 : most_blocks, most);
+  return std::min(bytes <= 32 << 10 ? 1 : bytes <= 128 << 10 ? 2 : most_network_blocks, most);
 }
 
 Flow NetworkCalls::flow(const void* data, std::size_t elements, const Call& call, bool sends) const {

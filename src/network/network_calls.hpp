@@ -16,6 +16,9 @@ namespace strait {
 /// sent goes to the host and back, so each host's block takes three flows, and one more receives the result.
 inline constexpr std::size_t most_residual_hosts = (kernels::max_flows - 1) / 3;
 
+/// The number of blocks of a launch that saturates a link to the host.
+inline constexpr std::uint32_t most_network_blocks = 4;
+
 /// Returns the size of the pieces of messages: what a link between hosts takes at a time, but no more than leaves room
 /// for a piece of each of the flows that a launch can have.
 constexpr std::uint32_t network_piece_bytes(std::uint32_t slot_bytes, std::size_t link_bytes) {
