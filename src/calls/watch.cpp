@@ -264,8 +264,8 @@ Error Watch::raise_difference(const std::string& own, std::uint32_t rank, const 
 Status Watch::examine_peers() {
   for (std::uint32_t rank = 0; rank < peers_.names.size(); ++rank)
     if (has_died(rank) && !has_exited(rank))
-      return tl::unexpected(raise({Code::remote_error, name_of(peers_.rank) + " works with " + name_of(rank) + ", " +
-                                                           transport_.cause_of_death(rank)}));
+      return tl::unexpected(raise(
+          {Code::remote_error, name_of(peers_.rank) + " works with " + name_of(rank) + ", " + cause_of_death(rank)}));
   for (const PostedCall& each : own_control().calls) {
     const std::uint64_t sequence = each.sequence.load(std::memory_order_acquire);
     if (sequence == 0) continue;

@@ -82,6 +82,14 @@ class StartedCallsTest : public ::testing::Test {
     start(0, 2, 5);
     start_message(1, 1);
   }
+  /// Like start_apart(). Rank 1 has waited for rank 0 in its messages for a while, and does so no more.
+  void start_apart_after_a_wait() {
+    start_apart();
+    for (int times = 0; times < 3; ++times) {
+      say_that_it_waits(1, 1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
   static std::uint32_t other(std::size_t rank) { return rank == 0 ? 1 : 0; }
   static void say_that_it_waits(std::size_t rank, std::uint32_t waits) {
     std::atomic_ref(fake_gpu.mailboxes[rank].waits) = waits;
@@ -207,22 +215,14 @@ TEST_F(StartedCallsTest, MessagesAndACollectiveThatDoNotWaitForOneAnotherAreNone
 
 /// Rank 1 has waited for rank 0 in messages, has got them, and computes, while rank 0 waits for it in a collective.
 TEST_F(StartedCallsTest, MessagesThatAreOverAreNoError) {
-  start_apart();
-  for (int times = 0; times < 3; ++times) {
-    say_that_it_waits(1, 1);
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
+  start_apart_after_a_wait();
   const std::jthread first = wait(0);
   expect_no_error();
 }
 
 /// Rank 1 has waited for rank 0 in messages, and then waits in them for nobody in particular.
 TEST_F(StartedCallsTest, MessagesThatWaitForSomethingElseAreNoError) {
-  start_apart();
-  for (int times = 0; times < 3; ++times) {
-    say_that_it_waits(1, 1);
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
+  start_apart_after_a_wait();
   const std::jthread second = wait_for(1, ~std::uint32_t{0} - 1), first = wait(0);
   expect_no_error();
 }
