@@ -168,9 +168,15 @@ Result<Missing> DeviceArenas::open_island(const DeviceRank::Request& request, co
   return gather(request, traded.missing, traded.mapped, "map its peers' memory of GPUs");
 }
 
+/// A GPU may be so busy with what the program has queued there that its kernel starts too late for the others.
 Result<Missing> DeviceArenas::probe(const DeviceRank::Request& request) {
+  STRAIT_ASSIGN(const Missing first, probe_once(request, 0));
+  return first.works ? first : probe_once(request, 1);
+}
+
+Result<Missing> DeviceArenas::probe_once(const DeviceRank::Request& request, std::uint32_t attempt) {
   std::uint32_t unreached = 0;
-  const Status ran = run_probe(request.device, unreached);
+  const Status ran = run_probe(request.device, attempt, unreached);
   STRAIT_TRY(request.agree(ran, "probe its peers' memory"));
   Status reached;
   std::uint32_t missing = 0;
@@ -182,17 +188,18 @@ Result<Missing> DeviceArenas::probe(const DeviceRank::Request& request) {
           fail(Code::unsupported, "the driver grants P2P, but what " + request.watch->name_of(peer) +
                                       " writes into the memory of GPU " + std::to_string(request.device) +
                                       " does not arrive there within " + std::to_string(kernels::probe_timeout_ms) +
-                                      " ms, or back. See ACS and IOMMU (`strait doctor`)");
+                                      " ms, or back, in two attempts. See ACS and IOMMU (`strait doctor`)");
   return gather(request, missing, reached, "reach its peers' memory");
 }
 
 /// Runs the probe's kernel. `unreached`: bit r is set for a rank r of the island with which it did not succeed.
-Status DeviceArenas::run_probe(int device, std::uint32_t& unreached) const {
+Status DeviceArenas::run_probe(int device, std::uint32_t attempt, std::uint32_t& unreached) const {
   if (island_ring_.ranks == 1) return {};
   cuda::DeviceGuard guard(device);
   cudaStream_t stream = nullptr;
   STRAIT_TRY(check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cannot create a stream"));
-  const Status ran = check(kernels::launch_probe(island_ring_, stream), "cannot launch the probe of peers' memory");
+  const Status ran =
+      check(kernels::launch_probe(island_ring_, attempt, stream), "cannot launch the probe of peers' memory");
   const Status ended = check(cudaStreamSynchronize(stream), "the probe of peers' memory failed");
   cudaStreamDestroy(stream);
   STRAIT_TRY(ran);

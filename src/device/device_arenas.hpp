@@ -105,9 +105,10 @@ class DeviceArenas {
   /// Allocates this rank's arena, and maps those of its island, in which it has the place `place`.
   Result<Missing> open_island(const DeviceRank::Request& request, const Island& island, std::uint32_t place);
   /// Tests the mapped memory: kernels of all ranks, running at the same time, write to every peer of the island and
-  /// wait for what the peers write.
+  /// wait for what the peers write. A failure must repeat itself.
   Result<Missing> probe(const DeviceRank::Request& request);
-  Status run_probe(int device, std::uint32_t& unreached) const;
+  Result<Missing> probe_once(const DeviceRank::Request& request, std::uint32_t attempt);
+  Status run_probe(int device, std::uint32_t attempt, std::uint32_t& unreached) const;
   Status open_staging(const DeviceRank::Request& request);
   Status share_budget(const DeviceRank::Request& request);
   Status measure_rates(const DeviceRank::Request& request, const kernels::ArenaLayout& layout);

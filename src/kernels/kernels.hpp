@@ -64,9 +64,9 @@ std::uint32_t piped_memory_bytes();
 
 /// Launches the probe, where peers can access one another's memory: a kernel that writes to every peer and waits for
 /// what they write. It leaves in the mailbox which peers were not reached. All ranks must launch it at about the same
-/// time, on fresh arenas.
+/// time, on fresh arenas. `attempt`: how often it was launched on them before, below 256.
 inline constexpr std::uint64_t probe_timeout_ms = 2000;
-cudaError_t launch_probe(Ring ring, cudaStream_t stream);
+cudaError_t launch_probe(Ring ring, std::uint32_t attempt, cudaStream_t stream);
 
 /// The kernels of one KernelType. lines[0] is for sums only, lines[1] for any operation; types that share kernels have
 /// one kernel for everything. So have the protocols of narrow links, where the link limits the rate and not the

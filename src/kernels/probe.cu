@@ -10,17 +10,17 @@ namespace strait::kernels {
 namespace {
 
 /// Runs with one warp, one thread for each peer.
-__global__ void probe(const __grid_constant__ Ring ring) {
-  const std::uint32_t unreached = __ballot_sync(0xffffffffu, !reaches(ring, threadIdx.x));
+__global__ void probe(const __grid_constant__ Ring ring, std::uint32_t attempt) {
+  const std::uint32_t unreached = __ballot_sync(0xffffffffu, !reaches(ring, attempt, threadIdx.x));
   if (threadIdx.x == 0) *static_cast<volatile std::uint32_t*>(&ring.mailbox->unreached) = unreached;
 }
 
 }  // namespace
 
-cudaError_t launch_probe(Ring ring, cudaStream_t stream) {
+cudaError_t launch_probe(Ring ring, std::uint32_t attempt, cudaStream_t stream) {
   ring.timeout_ns = probe_timeout_ms * 1'000'000;
   ring.slow_ns = ~std::uint64_t{0} >> 8;
-  void* arguments[] = {&ring};
+  void* arguments[] = {&ring, &attempt};
   // The result is that of this launch. It does not report an error that the program has left behind.
   return cudaLaunchKernel(reinterpret_cast<const void*>(&probe), 1, warp_threads, arguments, 0, stream);
 }

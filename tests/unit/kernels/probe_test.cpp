@@ -18,7 +18,7 @@ constexpr std::uint32_t ranks = 3;
 class Probe : public ::testing::Test {
  protected:
   /// Returns the mask of unreached ranks, as launch_probe() does.
-  std::uint32_t unreached(std::uint32_t rank, std::chrono::milliseconds timeout) {
+  std::uint32_t unreached(std::uint32_t rank, std::chrono::milliseconds timeout, std::uint32_t attempt = 0) {
     Ring ring{};
     for (std::uint32_t each = 0; each < ranks; ++each) {
       ring.arenas[each] = reinterpret_cast<std::byte*>(arenas_[each].data());
@@ -31,7 +31,7 @@ class Probe : public ::testing::Test {
     ring.slow_ns = ~std::uint64_t{0} >> 8;
     std::uint32_t unreached = 0;
     testing::run_threads(warp_threads, 1, 0, rank + 1, [&] {
-      if (!reaches(ring, threadIdx.x)) unreached |= 1u << threadIdx.x;
+      if (!reaches(ring, attempt, threadIdx.x)) unreached |= 1u << threadIdx.x;
     });
     mailboxes_[rank].unreached = unreached;
     return take_unreached(mailboxes_[rank]);
@@ -58,6 +58,14 @@ TEST_F(Probe, WaitsForALateRank) {
       });
   }
   EXPECT_EQ(missing, (std::array<std::uint32_t, ranks>{}));
+}
+
+/// A rank whose peers have ended too early must not take their words of then for those of a second attempt.
+TEST_F(Probe, TakesNothingFromAnEarlierAttempt) {
+  const std::chrono::milliseconds briefly(100);
+  for (const std::uint32_t rank : {0u, 1u, 2u}) unreached(rank, briefly);
+  EXPECT_EQ(unreached(2, briefly), 0u);  // the others' words are there by now
+  EXPECT_EQ(unreached(2, briefly, 1), 0b011u);
 }
 
 /// Otherwise the communicator, which then uses host memory, would take the probe's timeout for one of its own.
