@@ -248,12 +248,7 @@ Result<CallOrder::Tail> CudaRank::enqueue_in_islands(const Call& call) {
 }
 
 Result<CallOrder::Tail> CudaRank::enqueue_to_reducers(const DeviceQuantized& quantized, const Call& call) {
-  const bool captures = order_->is_captured();
-  const cuda::DeviceGuard guard(request_.device);
-  const auto take = [&](const Call& sum) -> Result<Tail> {
-    STRAIT_ASSIGN(DeviceLaunch launch, reducers_.take(sum, captures));
-    return launch_all({std::move(launch)}, sum);
-  };
+  const auto take = [&](const Call& sum) { return launch_all({reducers_.take(sum, order_->is_captured())}, sum); };
   return call.wire == WireFormat::off ? take(call)
                                       : enqueue_encoded(quantized.steps_by_reducers(call), call.stream, take);
 }

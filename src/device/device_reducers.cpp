@@ -1,25 +1,8 @@
 #include "device/device_reducers.hpp"
 
-#include <cuda_runtime_api.h>
-
 #include <utility>
 
-#include "executor/cuda/runtime.hpp"
-
 namespace strait {
-
-/// A reduction that a stream gives to the threads, by a host function, when it comes to it.
-struct DeviceReducers::Announcement {
-  cpu_reducers::LaneReducers* threads;
-  cpu_reducers::Reduction reduction;
-  bool once;  ///< not in a graph: is deleted after the first time
-
-  static void CUDART_CB make(void* self) {
-    auto* announcement = static_cast<Announcement*>(self);
-    announcement->threads->push(announcement->reduction);
-    if (announcement->once) delete announcement;
-  }
-};
 
 DeviceReducers::DeviceReducers() = default;
 DeviceReducers::~DeviceReducers() = default;
@@ -57,28 +40,13 @@ bool DeviceReducers::carries(const Call& call) const {
   return least != 0 && call.count * size_bytes(call.type) >= least;
 }
 
-Result<DeviceLaunch> DeviceReducers::take(const Call& call, bool captures) {
+DeviceLaunch DeviceReducers::take(const Call& call, bool captures) {
   DeviceLaunch launch = calls_.launch_to_reducers(call);
-  const auto& exchange = std::get<kernels::Exchange>(launch.argument);
-  const cpu_reducers::Reduction reduction{call.type, call.op, call.wire,
-                                          exchange.send[cpu_reducers::ReducerMemory::threads]};
-  by_streams_ |= captures;
-  if (by_streams_)
-    STRAIT_TRY(announce(reduction, captures, call.stream));
-  else
-    threads_->push(reduction);
-  return launch;
-}
-
-Status DeviceReducers::announce(const cpu_reducers::Reduction& reduction, bool captures, void* stream) {
-  std::unique_ptr<Announcement> announcement(new Announcement{threads_.get(), reduction, !captures});
-  STRAIT_TRY(cuda::check(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), &Announcement::make, announcement.get()),
-                         "cannot have a stream wake the CPU reducers"));
   if (captures)
-    captured_.push_back(std::move(announcement));
+    threads_->expect_always();
   else
-    (void)announcement.release();  // make() deletes it
-  return {};
+    threads_->expect(std::get<kernels::Exchange>(launch.argument).send[cpu_reducers::ReducerMemory::threads]);
+  return launch;
 }
 
 void DeviceReducers::abort() {

@@ -16,10 +16,8 @@ namespace strait {
 /// there are. With islands this is done with what crosses between them. Calls in a wire format are carried, too; the
 /// link then carries encoded data.
 ///
-/// The threads must be given calls in the order in which GPUs come to them. Calls run in the order in which they are
-/// made, but those in a graph run whenever it is launched. So a captured call is given to the threads by its stream,
-/// through a host function. And since nothing announces a graph launch, so are all calls that are made after the first
-/// capture.
+/// Kernels tell the threads what to do with each chunk, so graphs may be launched at any time, and calls of graphs and
+/// others may follow one another in any order. The host only wakes the threads.
 class DeviceReducers {
  public:
   DeviceReducers();
@@ -42,25 +40,20 @@ class DeviceReducers {
   /// Returns whether CPU threads add up a call of the ranks whose contributions meet: all ranks, or with islands those
   /// across. These ranks decide alike.
   bool carries(const Call& call) const;
-  /// Gives the call to the threads, and returns the kernel launch that must come next on the call's stream. `captures`:
-  /// that stream is being captured. A call in a wire format is an exchange of DeviceQuantized::steps_by_reducers().
-  Result<DeviceLaunch> take(const Call& call, bool captures);
+  /// Has the threads expect the call, and returns its kernel launch. `captures`: the call's stream is being captured. A
+  /// call in a wire format is an exchange of DeviceQuantized::steps_by_reducers().
+  DeviceLaunch take(const Call& call, bool captures);
   void abort();
   /// Returns the rank that a kernel means that waits for `member` of its ring. If that stands for the threads, it is
   /// the rank for which they wait at this moment; nothing if they wait for none.
   std::optional<std::uint32_t> rank_of(std::uint32_t member) const;
 
  private:
-  struct Announcement;
-  Status announce(const cpu_reducers::Reduction& reduction, bool captures, void* stream);
-
   DeviceCalls calls_;
   std::size_t least_bytes_ = 0;         ///< least size of exact calls; 0: none are carried
   std::size_t least_wire_bytes_ = 0;    ///< least size of calls in a wire format, before encoding; 0: none
   std::vector<std::uint32_t> members_;  ///< the ranks that meet, by their numbers in the communicator
   std::unique_ptr<cpu_reducers::LaneReducers> threads_;
-  bool by_streams_ = false;                              ///< streams give calls to the threads: since the first capture
-  std::vector<std::unique_ptr<Announcement>> captured_;  ///< kept, as graphs may be launched while the threads exist
 };
 
 }  // namespace strait

@@ -48,6 +48,9 @@ __device__ __forceinline__ void prepare_send(const Call& exchange, const Message
   Outgoing outgoing;
   const std::byte* const source = send.data + offset * unit_bytes(exchange);
   if (!lane.next_slot(source, bytes, send.call_hash, outgoing, manager.lane)) shared.failed = 1;
+  if constexpr (std::is_same_v<Call, Exchange>)
+    if (exchange.label != 0 && outgoing.bytes != 0)
+      store_word(outgoing.slot_flag + label_distance, slot_label(exchange.label, bytes));
   if (exchange.cast == Cast::single) {
     shared.outgoing[manager.chunk] = outgoing;
   } else if (manager.position == 0) {

@@ -85,6 +85,11 @@ struct ProtocolSlots {
 };
 /// Offset of the flags of bulk slots, [ring][lane][slot_depth], which follow the counters.
 inline constexpr std::size_t flags_offset_bytes = returned_bytes;
+/// Distance from the flag of a bulk slot to its label, in rings to CPU threads (Exchange::label).
+inline constexpr std::size_t label_distance = std::size_t{max_lanes} * slot_depth;
+constexpr std::uint64_t slot_label(std::uint32_t label, std::uint32_t bytes) {
+  return std::uint64_t{bytes} << 32 | label;
+}
 
 /// Number of most recent collectives whose start a rank remembers.
 inline constexpr std::uint32_t kept_marks = 64;
@@ -223,6 +228,8 @@ struct Exchange {
   /// nothing or sends nothing.
   std::uint32_t lead = 1;
   std::uint32_t stagger_ns = 0;  ///< bulk: the delay from the start of one group of blocks to that of the next
+  /// If not 0, the peer is CPU threads, which know nothing of the call: each slot gets its slot_label().
+  std::uint32_t label = 0;
 };
 
 /// An exchange that copies, in bulk, directly into outputs that all ranks have registered. Data for rank r is written

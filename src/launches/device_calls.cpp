@@ -199,12 +199,14 @@ DeviceLaunch DeviceCalls::launch_to_reducers(const Call& call) const {
   Slots through = kernels::slots_of(ring_, Protocol::bulk, blocks_for(call));
   if (call.wire != WireFormat::off) through.grain_bytes = cpu_reducers::ReducerMemory::run_bytes(call.wire);
   const std::size_t bytes = call.count * size_bytes(call.type);
+  through.rounds = rounds_both_ways(bytes);
   const std::uint16_t hash = short_hash_of(signature(call));
   std::vector<DeviceLaunch> launches(1);
   Exchange& exchange = exchange_in(launches.front());
   exchange.send[cpu_reducers::ReducerMemory::threads] = kernels::message(through, call.send, bytes, hash);
   exchange.receive[cpu_reducers::ReducerMemory::threads] = kernels::message(through, call.receive, bytes, hash);
   exchange.lead = reducers_lead;
+  exchange.label = cpu_reducers::Sum{call.type, call.op, call.wire}.label();
   shape_last(through, false, launches);
   return launches.at(0);
 }

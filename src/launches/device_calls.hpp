@@ -229,6 +229,7 @@ class DeviceCalls {
   std::uint32_t host_stagger_ns(kernels::Protocol protocol, std::size_t bytes) const;
   std::uint32_t host_stagger_ns(const Call& call, bool one_hop, const kernels::Slots& through) const;
   std::uint32_t host_stagger_ns(const kernels::Exchange& messages, kernels::Protocol protocol) const;
+  std::uint32_t rounds_both_ways(std::size_t bytes) const;
   std::uint32_t rounds_for(const Call& call, bool one_hop, const kernels::Slots& through,
                            std::size_t message_bytes) const;
   bool takes_many(const Call& call) const;

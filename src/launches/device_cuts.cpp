@@ -74,12 +74,12 @@ Slots DeviceCalls::slots_for(const Call& call, bool one_hop, std::size_t message
 /// Returns the delay from the start of one group of blocks to that of the next. It lets data of one block go up the
 /// link while another block waits for its fence, or reads. For 2 MB and more it is 12.8 us for all groups together, for
 /// less it is proportional: between four H200, all-reduces and reduce-scatters of 2 MB are a tenth faster with it,
-/// those of 1 MB 3 to 5%, and all-reduces of 16 MB and more up to 2% slower. Slower links were not measured. `bytes`:
-/// length of the larger buffer.
+/// those of 1 MB 3 to 5%, and all-reduces of 16 MB and more up to 2% slower. On slower links it is longer
+/// (borders.hpp). `bytes`: length of the larger buffer.
 std::uint32_t DeviceCalls::host_stagger_ns(Protocol protocol, std::size_t bytes) const {
-  constexpr std::size_t most_ns = 1600, bytes_a_ns = 1280;
+  constexpr std::size_t long_bytes = std::size_t{2} << 20;
   if (!ring_.staged || protocol != Protocol::bulk) return 0;
-  return static_cast<std::uint32_t>(std::min(bytes / bytes_a_ns, most_ns));
+  return static_cast<std::uint32_t>(std::min(bytes, long_bytes) * borders_.stagger_ns / long_bytes);
 }
 
 /// No delay if only one rank writes or receives: links then carry one direction at any time, and nothing is gained.
@@ -102,10 +102,17 @@ std::uint32_t DeviceCalls::host_stagger_ns(const Exchange& messages, Protocol pr
   return goes_both_ways && longer >= least_bytes ? host_stagger_ns(protocol, longer) : 0;
 }
 
+/// Returns the number of rounds in which links to the host carry both directions at the same time. Receiving is one
+/// round behind sending, so with r rounds only sending takes place during 1/r of the time, and each round costs the
+/// time in which the link carries `round_cost_bytes`. `bytes`: what a rank writes.
+std::uint32_t DeviceCalls::rounds_both_ways(std::size_t bytes) const {
+  const auto round_cost_bytes = static_cast<double>(std::max<std::size_t>(borders_.round_cost_bytes, 1));
+  const double worth = static_cast<double>(bytes) / round_cost_bytes;
+  return static_cast<std::uint32_t>(std::clamp(std::round(std::sqrt(worth)), 1.0, most_rounds));
+}
+
 /// Returns into how many chunks a lane's share of a message is cut at least. With two hops the number is chosen so that
-/// these overlap. Through host memory it is chosen so that links carry both directions at the same time: receiving is
-/// one round behind sending, so with r rounds only sending takes place during 1/r of the time, and each round costs the
-/// time in which the link carries `round_cost_bytes`.
+/// these overlap.
 std::uint32_t DeviceCalls::rounds_for(const Call& call, bool one_hop, const Slots& through,
                                       std::size_t message_bytes) const {
   if (!one_hop) {
@@ -123,10 +130,8 @@ std::uint32_t DeviceCalls::rounds_for(const Call& call, bool one_hop, const Slot
                               static_cast<double>(lane_bytes) / static_cast<double>(borders_.min_overlap_lane_bytes));
   }
   if (!ring_.staged || through.protocol != Protocol::bulk || !has_equal_parts(call.collective)) return 1;
-  const auto round_cost_bytes = static_cast<double>(std::max<std::size_t>(borders_.round_cost_bytes, 1));
   const std::uint32_t messages = cast_of(call) == Cast::multi ? 1 : ring_.ranks - 1;  // messages that a rank writes
-  const double worth = static_cast<double>(message_bytes) * messages / round_cost_bytes;
-  return static_cast<std::uint32_t>(std::clamp(std::round(std::sqrt(worth)), 1.0, most_rounds));
+  return rounds_both_ways(message_bytes * messages);
 }
 
 }  // namespace strait

@@ -14,9 +14,9 @@ struct Measured {
 };
 constexpr std::size_t kb = 1 << 10, mb = 1 << 20;
 constexpr double pcie_gbps = unknown_exchange_gbps;
-constexpr Measured between_peers{390, {32 * kb, 320 * kb, 768 * kb, 12 * kb, 0, kernels::max_lanes, 16 * mb}};
+constexpr Measured between_peers{390, {32 * kb, 320 * kb, 768 * kb, 12 * kb, 0, 0, kernels::max_lanes, 16 * mb}};
 constexpr Measured through_host{pcie_gbps,
-                                {80 * kb, 40 * kb, 384 * kb, 32 * kb, 240 * kb, kernels::max_lanes, 512 * kb}};
+                                {80 * kb, 40 * kb, 384 * kb, 32 * kb, 240 * kb, 1600, kernels::max_lanes, 512 * kb}};
 constexpr std::uint32_t least_blocks = 8;
 constexpr std::uint32_t measured_ranks = 4;
 
@@ -48,6 +48,7 @@ Borders borders_of(kernels::ArenaKind kind, std::uint32_t ranks, double gbps) {
           .one_hop_reduce_bytes = scaled(four.one_hop_reduce_bytes, slower * border_ratio(excess_of_reduce, ranks)),
           .min_overlap_lane_bytes = scaled(four.min_overlap_lane_bytes, slower),
           .round_cost_bytes = scaled(four.round_cost_bytes, slower),
+          .stagger_ns = static_cast<std::uint32_t>(four.stagger_ns / slower),
           .blocks = kind == kernels::ArenaKind::host
                         ? std::max(static_cast<std::uint32_t>(scaled(four.blocks, slower)), least_blocks)
                         : four.blocks,

@@ -10,15 +10,16 @@ std::size_t cpu_reduce_border_bytes(std::uint32_t meeting, std::uint32_t crossin
                                     const ExchangeRates& rates) {
   constexpr double least_promise =
       1.6 * (1 - 1e-9);  // what five meeting ranks promise, 2(n-1)/n; less a rounding error
-  // The fixed cost of the threads: where six to ten ranks behind one link of 44 GB/s broke even.
-  constexpr double start_us = 700;
-  constexpr std::size_t least_bytes = 1 << 20;
+  // What bytes must save at least. Eight ranks behind one link of 44 GB/s gained at all sizes, but threads that have
+  // gone to sleep take 100 us more, and where few bytes are saved a busy CPU costs as much.
+  constexpr double least_saved_us = 20;
+  constexpr std::size_t least_bytes = 32 << 10;
   if (meeting < 2 || rates.gbps <= 0 || rates.sums_gbps <= 0) return 0;
   const double m = meeting, gbps = rates.gbps * ranks / crossing;
   const double by_gpus_us = 2 * (m - 1) / m / (gbps * bytes_per_us);  // per byte of the message
   const double by_cpus_us = std::max(1 / gbps, ranks / rates.sums_gbps) / bytes_per_us;
   if (by_gpus_us < least_promise * by_cpus_us) return 0;
-  return std::max(least_bytes, static_cast<std::size_t>(start_us / (by_gpus_us - by_cpus_us)));
+  return std::max(least_bytes, static_cast<std::size_t>(least_saved_us / (by_gpus_us - by_cpus_us)));
 }
 
 std::uint32_t cpu_reducers_of_each(std::uint32_t wanted, std::uint32_t most, std::uint32_t ranks,

@@ -85,12 +85,19 @@ class ReducedRanks {
   }
   ~ReducedRanks() { failed = true; }
 
-  void run(std::uint32_t rank, const Call& call, std::chrono::milliseconds late = {}) {
-    const DeviceLaunch launch = calls_[rank].launch_to_reducers(call);
-    const auto& exchange = std::get<kernels::Exchange>(launch.argument);
-    reducers_[rank]->push({call.type, call.op, call.wire, exchange.send[Memory::threads]});
-    std::this_thread::sleep_for(late);  // a stream may have other work to do before the kernel
+  /// A stream may have other work to do before the kernel: the rank is `late`. `captures`: the call is in a graph.
+  void run(std::uint32_t rank, const Call& call, std::chrono::milliseconds late = {}, bool captures = false) {
+    const DeviceLaunch launch = take(rank, call, captures);
+    std::this_thread::sleep_for(late);
     run_launches({launch}, call.type, seed_);
+  }
+  /// As above, with a pause before each block, as if other kernels kept the SMs busy.
+  void run_in_pauses(std::uint32_t rank, const Call& call, std::chrono::milliseconds pause, bool captures) {
+    const DeviceLaunch launch = take(rank, call, captures);
+    for (std::uint32_t block = 0; block < launch.blocks; ++block) {
+      std::this_thread::sleep_for(pause);
+      run_block(launch, block, call.type, ++seed_);
+    }
   }
   cpu_reducers::LaneReducers& reducers(std::uint32_t rank) { return *reducers_[rank]; }
   kernels::Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }
@@ -100,6 +107,14 @@ class ReducedRanks {
 
  private:
   using Memory = cpu_reducers::ReducerMemory;
+  DeviceLaunch take(std::uint32_t rank, const Call& call, bool captures) {
+    DeviceLaunch launch = calls_[rank].launch_to_reducers(call);
+    if (captures)
+      reducers_[rank]->expect_always();
+    else
+      reducers_[rank]->expect(std::get<kernels::Exchange>(launch.argument).send[Memory::threads]);
+    return launch;
+  }
 
   Memory layout_;
   Arena memory_;

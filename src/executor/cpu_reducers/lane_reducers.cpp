@@ -28,12 +28,7 @@ constexpr int looks_between_clocks = 64;
 struct LaneReducers::Worker {
   std::uint32_t index = 0;
   std::vector<Lane> lanes;
-  std::uint64_t first_lane_uses = 0;  ///< uses of lane 0 by this rank's GPU before this reduction
-  Reduction reduction;
-  std::uint64_t number = 0;    ///< number of the reduction
-  bool has_announced = false;  ///< whether the thread has announced that the GPU has begun it
-  Clock::time_point since;     ///< when the thread last found a chunk
-  std::chrono::microseconds nap{0};
+  Clock::time_point since;  ///< when the thread last found a chunk, or woke
 };
 
 LaneReducers::~LaneReducers() {
@@ -46,7 +41,7 @@ LaneReducers::~LaneReducers() {
 
 Status LaneReducers::start() {
   const SignalsBlocked inherited;
-  finished_.resize(setup_.options.threads);
+  sleeps_.resize(setup_.options.threads, 0);
   for (std::uint32_t index = 0; index < setup_.options.threads; ++index) {
     try {
       threads_.emplace_back([this, index] { work(index); });
@@ -75,12 +70,22 @@ Status LaneReducers::place(std::jthread& thread) const {
   return {};
 }
 
-void LaneReducers::push(const Reduction& reduction) {
+void LaneReducers::expect(const kernels::Message& message) {
+  const std::size_t chunks = (message.bytes + message.chunk_bytes - 1) / message.chunk_bytes;
   {
     const std::lock_guard lock(mutex_);
-    const std::uint64_t done = *std::min_element(finished_.begin(), finished_.end());
-    for (; first_ < done; ++first_) reductions_.pop_front();
-    reductions_.push_back(reduction);
+    for (std::uint32_t lane = 0; lane < message.lanes; ++lane)
+      if (is_own(lane)) expected_ += (chunks + message.lanes - 1 - lane) / message.lanes;
+    std::fill(sleeps_.begin(), sleeps_.end(), 0);
+  }
+  changed_.notify_all();
+}
+
+void LaneReducers::expect_always() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (always_.exchange(true)) return;
+    std::fill(sleeps_.begin(), sleeps_.end(), 0);
   }
   changed_.notify_all();
 }
@@ -95,73 +100,38 @@ void LaneReducers::abort() {
 
 void LaneReducers::work(std::uint32_t index) {
   begin_polling_thread("strait-reduce");
-  const std::uint32_t threads = setup_.options.threads * setup_.layout.ranks;
   Worker worker;
   worker.index = index;
-  for (std::uint32_t lane = setup_.rank * setup_.options.threads + index; lane < setup_.layout.lanes; lane += threads)
-    worker.lanes.push_back({.number = lane});
-  while (const auto reduction = next(worker.number)) {
-    worker.reduction = *reduction;
-    if (!carry_out(worker)) return;
-    for (std::uint32_t round = 0; chunk_at(reduction->message, 0, round).bytes != 0; ++round) ++worker.first_lane_uses;
-    ++worker.number;
-  }
-}
-
-/// Waits for the reduction of that number. Returns nothing if the threads are to end.
-std::optional<Reduction> LaneReducers::next(std::uint64_t number) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return stopping_ || aborted_ || first_ + reductions_.size() > number; });
-  if (stopping_ || aborted_) return std::nullopt;
-  return reductions_[number - first_];
-}
-
-/// Returns false if the reduction was given up.
-bool LaneReducers::carry_out(Worker& worker) {
-  const kernels::Message& message = worker.reduction.message;
-  for (Lane& lane : worker.lanes) lane.round = 0;
-  worker.since = Clock::now();
-  worker.has_announced = false;
-  worker.nap = std::chrono::microseconds(setup_.options.nap_us);
-  for (;;) {
-    bool is_left = false, has_moved = false;
-    for (Lane& lane : worker.lanes) {
-      const std::uint32_t bytes = chunk_at(message, lane.number, lane.round).bytes;
-      if (bytes == 0) continue;
-      is_left = true;
-      if (!is_ready(lane, message.call_hash)) continue;
-      reduce_chunk(worker.reduction, lane, bytes);
-      ++lane.round;
-      ++lane.uses;
-      has_moved = true;
-    }
-    if (!is_left) break;
-    if (has_moved) {
+  for (std::uint32_t lane = 0; lane < setup_.layout.lanes; ++lane)
+    if (thread_of(lane) == setup_.rank * setup_.options.threads + index) worker.lanes.push_back({.number = lane});
+  sleep(worker);  // until something is expected
+  while (!stopping_ && !aborted_) {
+    if (serve(worker))
       worker.since = Clock::now();
-      if (!std::exchange(worker.has_announced, true)) note_begun(worker.number);
-    } else if (!wait(worker)) {
-      return false;
-    }
+    else if (!wait(worker))
+      return;
   }
-  const std::lock_guard lock(mutex_);
-  finished_[worker.index] = worker.number + 1;
-  return true;
 }
 
-/// Wakes the threads that sleep until the GPU has begun the reduction.
-void LaneReducers::note_begun(std::uint64_t number) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (begun_ > number) return;
-    begun_ = number + 1;
+/// Adds up the next chunks of the thread's lanes that have arrived. Returns false if none have.
+bool LaneReducers::serve(Worker& worker) {
+  bool has_moved = false;
+  for (Lane& lane : worker.lanes) {
+    if (!is_ready(lane)) continue;
+    reduce_chunk(lane);
+    ++lane.uses;
+    ++added_;
+    has_moved = true;
   }
-  changed_.notify_all();
+  return has_moved;
 }
 
-/// Returns whether all GPUs have filled the lane's next slot, and have read the result slot's previous contents.
-bool LaneReducers::is_ready(const Lane& lane, std::uint16_t call_hash) const {
+/// Returns whether all GPUs have filled the lane's next slot for the same call, and have read the result slot's
+/// previous contents.
+bool LaneReducers::is_ready(const Lane& lane) const {
   const ReducerMemory& layout = setup_.layout;
-  const std::uint64_t filled = kernels::slot_flag(lane.uses, call_hash);
+  const std::uint64_t filled = flag(layout.up(setup_.rank), lane.number, lane.uses).load(std::memory_order_acquire);
+  if (filled >> 16 != kernels::slot_flag(lane.uses, 0) >> 16) return false;
   for (std::uint32_t rank = 0; rank < layout.ranks; ++rank) {
     const bool has_come = flag(layout.up(rank), lane.number, lane.uses).load(std::memory_order_acquire) == filled &&
                           returned(layout.down(rank), ReducerMemory::gpu, lane.number).load(std::memory_order_acquire) +
@@ -196,7 +166,7 @@ std::optional<std::uint32_t> LaneReducers::awaited_rank(std::uint32_t lane) cons
     return read.load(std::memory_order_acquire) + kernels::slot_depth <= sums;
   };
   if (const auto rank = others_first(holds_slot)) return rank;
-  return lane % (setup_.options.threads * layout.ranks) / setup_.options.threads;  // as in work()
+  return thread_of(lane) / setup_.options.threads;
 }
 
 std::optional<std::uint32_t> LaneReducers::awaited_rank() const {
@@ -205,92 +175,103 @@ std::optional<std::uint32_t> LaneReducers::awaited_rank() const {
   return std::nullopt;
 }
 
-void LaneReducers::reduce_chunk(const Reduction& reduction, const Lane& lane, std::uint32_t bytes) {
+void LaneReducers::reduce_chunk(const Lane& lane) {
   const ReducerMemory& layout = setup_.layout;
-  add_up(reduction, lane.number * kernels::slot_depth + lane.uses % kernels::slot_depth, bytes);
-  const std::uint64_t filled = kernels::slot_flag(lane.uses, reduction.message.call_hash);
+  const std::size_t slot = lane.number * kernels::slot_depth + lane.uses % kernels::slot_depth;
+  const std::uint64_t filled = flag(layout.up(setup_.rank), lane.number, lane.uses).load(std::memory_order_relaxed);
+  const std::uint64_t label =
+      word(layout.up(setup_.rank), kernels::label_distance + slot).load(std::memory_order_relaxed);
+  const auto bytes = std::min(static_cast<std::uint32_t>(label >> 32), layout.slot_bytes);
+  add_up(Sum::of_label(static_cast<std::uint32_t>(label)), slot, bytes);
   for (std::uint32_t rank = 0; rank < layout.ranks; ++rank) {
     flag(layout.down(rank), lane.number, lane.uses).store(filled, std::memory_order_release);
     returned(layout.up(rank), ReducerMemory::threads, lane.number).store(lane.uses + 1, std::memory_order_release);
   }
 }
 
-void LaneReducers::add_up(const Reduction& reduction, std::size_t slot, std::uint32_t bytes) const {
+void LaneReducers::add_up(const Sum& sum, std::size_t slot, std::uint32_t bytes) const {
   const ReducerMemory& layout = setup_.layout;
   std::byte* const result = setup_.memory + layout.results() + slot * layout.slot_bytes;
   const auto chunk_of = [&](std::uint32_t rank) {
     return setup_.memory + layout.uploads(rank) + slot * layout.slot_bytes;
   };
-  if (reduction.wire != WireFormat::off) {
+  if (sum.wire != WireFormat::off) {
     std::array<const std::byte*, kernels::max_ranks> runs;
     for (std::uint32_t rank = 0; rank < layout.ranks; ++rank) runs[rank] = chunk_of(rank);
-    return recode({.format = reduction.wire,
+    return recode({.format = sum.wire,
                    .sources = {runs.data(), layout.ranks},
                    .result = result,
                    .run_blocks = ReducerMemory::run_blocks,
-                   .runs = bytes / ReducerMemory::run_bytes(reduction.wire),
-                   .averaged = reduction.op == ReduceOp::avg ? setup_.averaged : 0},
+                   .runs = bytes / ReducerMemory::run_bytes(sum.wire),
+                   .averaged = sum.op == ReduceOp::avg ? setup_.averaged : 0},
                   setup_.options.simd);
   }
   std::array<ReduceSource, kernels::max_ranks> sources;
   for (std::uint32_t rank = 0; rank < layout.ranks; ++rank) sources[rank].pointer = chunk_of(rank);
   const ReduceDestination destination{.pointer = result};
-  reduce({.type = reduction.type,
-          .op = reduction.op,
+  reduce({.type = sum.type,
+          .op = sum.op,
           .sources = {sources.data(), layout.ranks},
           .destinations = {&destination, 1},
-          .count = bytes / size_bytes(reduction.type),
+          .count = bytes / size_bytes(sum.type),
           .final = true,
           .ranks = setup_.averaged},
          setup_.options.simd);
 }
 
-bool LaneReducers::has_work(const Worker& worker) const {
-  const kernels::Message& message = worker.reduction.message;
-  return std::any_of(worker.lanes.begin(), worker.lanes.end(), [&](const Lane& lane) {
-    return chunk_at(message, lane.number, lane.round).bytes != 0 && is_ready(lane, message.call_hash);
-  });
-}
-
 bool LaneReducers::wait(Worker& worker) {
+  const auto has_chunk = [&](auto&& is_there) {
+    return std::any_of(worker.lanes.begin(), worker.lanes.end(), is_there);
+  };
   for (int look = 0; look < looks_between_clocks; ++look) {
     relax();
-    if (has_work(worker)) return true;
+    if (has_chunk([this](const Lane& lane) { return is_ready(lane); })) return true;
   }
   if (is_over()) return false;
-  if (Clock::now() - worker.since < std::chrono::microseconds(setup_.options.spin_us)) return true;
-  if (!has_begun(worker)) {
-    const bool begins = wait_until_begun(worker);
-    worker.since = Clock::now();
-    return begins;
-  }
-  std::this_thread::sleep_for(worker.nap);
-  worker.nap = std::min(worker.nap * 2, std::chrono::microseconds(setup_.options.nap_us) * 10);
+  const bool is_first = worker.index == 0;
+  if (is_first && sleeping_ != 0) wake_others();
+  if (expects_any() && Clock::now() - worker.since < std::chrono::microseconds(setup_.options.spin_us)) return true;
+  // A chunk that has come from this rank's GPU, but not from all, is not waited for in sleep: nobody would wake this
+  // thread when the others come.
+  const auto has_begun = [this](const Lane& lane) {
+    return latest(setup_.layout.up(setup_.rank), lane.number) > lane.uses;
+  };
+  if (!has_chunk(has_begun) && sleep(worker)) return true;
+  nap(worker);
   return !is_over();
 }
 
-bool LaneReducers::has_begun(const Worker& worker) {
-  const std::lock_guard lock(mutex_);
-  return begun_ > worker.number;
+/// The longer the thread has waited in vain, the longer it may take until it sees what comes.
+void LaneReducers::nap(const Worker& worker) const {
+  constexpr int part = 64;
+  const std::chrono::microseconds least(setup_.options.nap_us);
+  const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - worker.since);
+  std::this_thread::sleep_for(std::clamp(waited / part, least, least * 10));
 }
 
-/// Waits until this rank's GPU has filled its first slot. The first thread polls, the others sleep until it has seen
-/// that.
-bool LaneReducers::wait_until_begun(const Worker& worker) {
-  if (worker.index != 0) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return stopping_ || aborted_ || begun_ > worker.number; });
-    return !stopping_ && !aborted_;
-  }
-  // The flag of this use of the slot, or of a later one if other threads have been faster.
-  const std::uint64_t filled = kernels::slot_flag(worker.first_lane_uses, 0);
-  const auto first = flag(setup_.layout.up(setup_.rank), 0, worker.first_lane_uses);
-  while (first.load(std::memory_order_relaxed) < filled) {
-    if (is_over()) return false;
-    std::this_thread::sleep_for(std::chrono::microseconds(setup_.options.nap_us));
-  }
-  note_begun(worker.number);
+bool LaneReducers::sleep(Worker& worker) {
+  std::unique_lock lock(mutex_);
+  if (worker.index == 0 && expects_any()) return false;
+  sleeps_[worker.index] = 1;
+  ++sleeping_;
+  changed_.wait(lock, [&] { return stopping_ || aborted_ || sleeps_[worker.index] == 0; });
+  --sleeping_;
+  worker.since = Clock::now();
   return true;
+}
+
+void LaneReducers::wake_others() {
+  const std::size_t arena = setup_.layout.up(setup_.rank);
+  {
+    const std::lock_guard lock(mutex_);
+    for (std::uint32_t lane = 0; lane < setup_.layout.lanes; ++lane) {
+      const std::uint32_t index = thread_of(lane) % setup_.options.threads;
+      if (!is_own(lane) || sleeps_[index] == 0) continue;
+      const std::uint64_t added = returned(arena, ReducerMemory::threads, lane).load(std::memory_order_relaxed);
+      if (latest(arena, lane) > added) sleeps_[index] = 0;
+    }
+  }
+  changed_.notify_all();
 }
 
 bool LaneReducers::is_over() {
@@ -298,9 +279,12 @@ bool LaneReducers::is_over() {
   return stopping_ || aborted_;
 }
 
+std::atomic_ref<std::uint64_t> LaneReducers::word(std::size_t arena, std::size_t index) const {
+  return std::atomic_ref(reinterpret_cast<std::uint64_t*>(setup_.memory + arena + kernels::flags_offset_bytes)[index]);
+}
+
 std::atomic_ref<std::uint64_t> LaneReducers::flag(std::size_t arena, std::uint32_t lane, std::uint64_t use) const {
-  const std::size_t slot = lane * kernels::slot_depth + use % kernels::slot_depth;
-  return std::atomic_ref(reinterpret_cast<std::uint64_t*>(setup_.memory + arena + kernels::flags_offset_bytes)[slot]);
+  return word(arena, lane * kernels::slot_depth + use % kernels::slot_depth);
 }
 
 std::atomic_ref<std::uint64_t> LaneReducers::returned(std::size_t arena, std::uint32_t reader,

@@ -4,10 +4,29 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/types.hpp"
 #include "base/wire_format.hpp"
 #include "kernels/launch.hpp"
 
 namespace strait::cpu_reducers {
+
+/// How CPU threads add up a chunk. With a `wire` format it consists of encoded runs (ReducerMemory::run_blocks), and
+/// the sum is encoded again.
+struct Sum {
+  DataType type = DataType::float32;  ///< of the elements, if they are not encoded
+  ReduceOp op = ReduceOp::sum;
+  WireFormat wire = WireFormat::off;
+
+  /// As kernels::Exchange::label; never 0.
+  constexpr std::uint32_t label() const {
+    return 1u << 24 | static_cast<std::uint32_t>(type) << 16 | static_cast<std::uint32_t>(op) << 8 |
+           static_cast<std::uint32_t>(wire);
+  }
+  static constexpr Sum of_label(std::uint32_t label) {
+    return {static_cast<DataType>(label >> 16 & 0xff), static_cast<ReduceOp>(label >> 8 & 0xff),
+            static_cast<WireFormat>(label & 0xff)};
+  }
+};
 
 /// The layout of the host memory through which the GPUs of a host pass chunks to CPU threads that add them up. To a
 /// GPU's kernels the threads look like a rank: each GPU has a ring (kernels::Ring) of two ranks, itself (0) and the
@@ -37,10 +56,9 @@ struct ReducerMemory {
     const std::uint32_t slot_bytes = fair < most_slot_bytes ? static_cast<std::uint32_t>(fair) : most_slot_bytes;
     return {ranks, lanes, slot_bytes / kernels::piece_bytes * kernels::piece_bytes};
   }
-  /// The counters and flags at the start of an arena.
+  /// The counters, flags and labels at the start of an arena.
   static constexpr std::size_t header_bytes =
-      (kernels::flags_offset_bytes + kernels::max_lanes * kernels::slot_depth * sizeof(std::uint64_t) + 4095) / 4096 *
-      4096;
+      (kernels::flags_offset_bytes + 2 * kernels::label_distance * sizeof(std::uint64_t) + 4095) / 4096 * 4096;
 
   constexpr std::size_t slots_bytes() const { return std::size_t{lanes} * kernels::slot_depth * slot_bytes; }
   constexpr std::size_t down(std::uint32_t rank) const { return rank * header_bytes; }

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -24,7 +26,8 @@ using namespace std::chrono_literals;
 constexpr std::byte poison{0xa5};
 
 /// Makes all calls on every rank, one after another. One rank is `late` by that time before each call.
-void check(ReducedRanks& machine, const std::vector<CollectiveCase>& cases, std::chrono::milliseconds late = {}) {
+void check(ReducedRanks& machine, const std::vector<CollectiveCase>& cases, std::chrono::milliseconds late = {},
+           const std::function<bool(std::uint32_t rank, std::size_t call)>& is_in_graph = {}) {
   const std::uint32_t ranks = machine.ranks();
   std::vector<std::vector<Bytes>> inputs(cases.size());
   for (std::size_t i = 0; i < cases.size(); ++i)
@@ -47,7 +50,7 @@ void check(ReducedRanks& machine, const std::vector<CollectiveCase>& cases, std:
         std::copy(inputs[i][rank].begin(), inputs[i][rank].end(), input.data() + begin);
         Bytes& written = c.in_place ? input : output;
         machine.run(rank, call_of(c, input.data() + begin, written.data() + begin, Bytes(8)),
-                    rank == i % ranks ? late : 0ms);
+                    rank == i % ranks ? late : 0ms, is_in_graph && is_in_graph(rank, i));
         EXPECT_EQ(first_difference(expected, {written.data() + begin, size}, c.type, inputs[i]), "")
             << describe(c) << " on rank " << rank << " of " << ranks;
         std::fill_n(written.data() + begin, size, poison);
@@ -112,6 +115,39 @@ TEST(Reducers, WakeOneAnother) {
   }
 }
 
+/// Some ranks have captured calls that others make directly, and nothing announces when a graph is launched: also after
+/// long pauses, in which threads sleep.
+TEST(Reducers, CarryGraphs) {
+  for (const std::uint32_t threads : {1u, 2u}) {
+    ReducedRanks machine(3, {.threads = {.threads = threads, .spin_us = 50, .nap_us = 20}});
+    check(machine, all_reduces(), 3ms,
+          [](std::uint32_t rank, std::size_t call) { return rank == 0 || (rank == 1 && call % 3 == 1); });
+  }
+}
+
+/// Blocks whose SMs are busy send long after the others, when the threads of their lanes have gone to sleep.
+TEST(Reducers, WakeForLanesThatComeLate) {
+  constexpr std::uint32_t ranks = 2, lanes = 4;
+  for (const bool captures : {false, true}) {
+    ReducedRanks machine(ranks, {.lanes = lanes, .threads = {.threads = 2, .spin_us = 0, .nap_us = 20}});
+    std::vector<std::jthread> threads;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank)
+      threads.emplace_back([&, rank] {
+        CollectiveCase c;
+        c.type = DataType::int32;
+        c.count = 4000;
+        for (int turn = 1; turn < 4; ++turn) {
+          std::vector<std::int32_t> input(c.count, turn), output(c.count, -1);
+          Call call = call_of(c, nullptr, nullptr, Bytes(8));
+          call.send = input.data();
+          call.receive = output.data();
+          machine.run_in_pauses(rank, call, 5ms, captures);
+          EXPECT_EQ(output, std::vector<std::int32_t>(c.count, turn * static_cast<int>(ranks)));
+        }
+      });
+  }
+}
+
 TEST(Reducers, NameWhomTheyWaitFor) {
   ReducedRanks machine(3, {.timeout_ns = 30'000'000});
   std::vector<std::jthread> threads;
@@ -172,7 +208,7 @@ TEST(Reducers, EndWhenAborted) {
       if (has_begun)
         machine.run(0, call_of(c, data.data(), data.data(), Bytes(8)));
       else
-        machine.reducers(0).push({c.type, c.op, c.wire, kernels::Message{nullptr, 4000, 4096, 1, 1}});
+        machine.reducers(0).expect({nullptr, 4000, 4096, 1, 1});
       if (fails)
         machine.failed = true;
       else

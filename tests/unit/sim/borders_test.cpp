@@ -109,9 +109,9 @@ TEST(Rates, OfMemoryAndSocketsAreNoLimitUntilMeasured) {
 
 TEST(Borders, AreThoseMeasuredOnTheMachinesMeasured) {
   for (const std::uint32_t ranks : {2U, 3U, 4U}) {
-    const Borders by_nvlink{96 * kb / (ranks - 1), 320 * kb, 768 * kb, 12 * kb, 0, 128, 16 * mb};
+    const Borders by_nvlink{96 * kb / (ranks - 1), 320 * kb, 768 * kb, 12 * kb, 0, 0, 128, 16 * mb};
     EXPECT_EQ(borders_of(ArenaKind::nvlink, ranks), by_nvlink);
-    const Borders by_host{240 * kb / (ranks - 1), 40 * kb, 384 * kb, 32 * kb, 240 * kb, 128, 512 * kb};
+    const Borders by_host{240 * kb / (ranks - 1), 40 * kb, 384 * kb, 32 * kb, 240 * kb, 1600, 128, 512 * kb};
     for (const double gbps : {0.0, 40.0, 63.0}) EXPECT_EQ(borders_of(ArenaKind::host, ranks, gbps), by_host);
   }
 }
@@ -119,7 +119,7 @@ TEST(Borders, AreThoseMeasuredOnTheMachinesMeasured) {
 /// Half the rate: sending the saved bytes would take twice as long.
 TEST(Borders, GoDownWithTheRate) {
   const Borders half = borders_of(ArenaKind::host, 4, 20);
-  EXPECT_EQ(half, (Borders{40 * kb, 20 * kb, 192 * kb, 16 * kb, 120 * kb, 64, 256 * kb}));
+  EXPECT_EQ(half, (Borders{40 * kb, 20 * kb, 192 * kb, 16 * kb, 120 * kb, 3200, 64, 256 * kb}));
   const Borders peers = borders_of(ArenaKind::pcie, 4, 39);  // a tenth of NVLink's rate
   EXPECT_NEAR(static_cast<double>(peers.one_hop_bytes), 32 * kb, 1);
   EXPECT_NEAR(static_cast<double>(peers.packets_bytes), 32 * 0.975 * kb, 1);
@@ -153,19 +153,19 @@ TEST(CpuReducers, LeaveHalfOfTheCoresAlone) {
 
 /// A message comes down 1.8 times to each of ten GPUs, or once if CPUs add. At 0.6 GB/s that is 3 or 1.67 us per KB.
 TEST(CpuReducers, AreTakenWhereTheySpareMuch) {
-  EXPECT_EQ(cpu_reduce_border_bytes(10, 10, 10, {0.6, 100}), 1 * mb);
-  // At 6 GB/s a tenth of that is saved: 5 MB are needed to make up for the start.
-  EXPECT_NEAR(static_cast<double>(cpu_reduce_border_bytes(10, 10, 10, {6, 1000})), 700 / 1.3333e-4, 1000);
+  EXPECT_EQ(cpu_reduce_border_bytes(10, 10, 10, {0.6, 100}), 32 * kb);
+  // At 6 GB/s a tenth of that is saved: 150 KB are needed to save 20 us.
+  EXPECT_NEAR(static_cast<double>(cpu_reduce_border_bytes(10, 10, 10, {6, 1000})), 20 / 1.3333e-4, 100);
   EXPECT_EQ(cpu_reduce_border_bytes(10, 10, 10, {0.6, 5}), 0U) << "the CPUs would take 2 us a KB";
   EXPECT_EQ(cpu_reduce_border_bytes(4, 4, 4, {0.6, 100}), 0U) << "1.5 times was promised before, and not kept";
   EXPECT_EQ(cpu_reduce_border_bytes(10, 10, 10, {0, 100}), 0U);
   for (std::uint32_t ranks = 5; ranks <= 9; ++ranks)
     EXPECT_GT(cpu_reduce_border_bytes(5, 5, ranks, {3.0 / ranks, 100}), 0U) << "five meet, of " << ranks;
   // With islands, what crosses comes down 2 * 5/6 times, or once if CPUs add. If only six ranks use the links, they
-  // cross at 1 GB/s: 1.67 or 1 us per KB.
-  EXPECT_NEAR(static_cast<double>(cpu_reduce_border_bytes(6, 6, 10, {0.6, 100})), 700 / 0.6667e-3, 1000);
+  // cross at 10 GB/s: 0.167 or 0.1 us per KB.
+  EXPECT_NEAR(static_cast<double>(cpu_reduce_border_bytes(6, 6, 10, {6, 1000})), 20 / 0.6667e-4, 100);
   EXPECT_EQ(cpu_reduce_border_bytes(6, 6, 10, {0.6, 9}), 0U) << "the CPUs would take 1.1 us a KB";
-  EXPECT_EQ(cpu_reduce_border_bytes(6, 12, 12, {0.6, 12}), 1 * mb) << "all cross, at 0.6 GB/s";
+  EXPECT_EQ(cpu_reduce_border_bytes(6, 12, 12, {0.6, 12}), 32 * kb) << "all cross, at 0.6 GB/s";
   EXPECT_EQ(cpu_reduce_border_bytes(6, 6, 12, {0.6, 12}), 0U) << "half of them: at 1.2 GB/s, adding as fast as before";
   EXPECT_EQ(cpu_reduce_border_bytes(2, 2, 10, {0.6, 100}), 0U);
   EXPECT_EQ(cpu_reduce_border_bytes(10, 10, 10, {0.6, 0}), 0U);

@@ -55,8 +55,8 @@ class File {
 
 TEST(Explain, SaysFromWhereCpuThreadsAddUp) {
   const auto text = [](const char* machine_name) { return to_text(explained({machine_name, 0, false})); };
-  EXPECT_THAT(text("10x-rtx3090"), HasSubstr(", added up by CPU threads from 1M where calibrated"));
-  EXPECT_THAT(text("10x-rtx3090-bridged"), HasSubstr(", sums across islands by CPU threads from 1M where calibrated"));
+  EXPECT_THAT(text("10x-rtx3090"), HasSubstr(", added up by CPU threads from 32K where calibrated"));
+  EXPECT_THAT(text("10x-rtx3090-bridged"), HasSubstr(", sums across islands by CPU threads from 32K where calibrated"));
   EXPECT_THAT(text("4x-h200-no-p2p"), Not(HasSubstr("CPU threads")));
 }
 
