@@ -46,7 +46,8 @@ Borders borders_of(kernels::ArenaKind kind, std::uint32_t ranks, double gbps) {
   return {.packets_bytes = scaled(four.packets_bytes, pcie / pcie_gbps * (measured_ranks - 1) / messages),
           .one_hop_bytes = scaled(four.one_hop_bytes, slower * border_ratio(excess_of_all_reduce, ranks)),
           .one_hop_reduce_bytes = scaled(four.one_hop_reduce_bytes, slower * border_ratio(excess_of_reduce, ranks)),
-          .min_overlap_lane_bytes = scaled(four.min_overlap_lane_bytes, slower),
+          .min_overlap_lane_bytes = kind == kernels::ArenaKind::host ? four.min_overlap_lane_bytes
+                                                                     : scaled(four.min_overlap_lane_bytes, slower),
           .round_cost_bytes = scaled(four.round_cost_bytes, slower),
           .stagger_ns = static_cast<std::uint32_t>(four.stagger_ns / slower),
           .blocks = kind == kernels::ArenaKind::host

@@ -119,7 +119,7 @@ TEST(Borders, AreThoseMeasuredOnTheMachinesMeasured) {
 /// Half the rate: sending the saved bytes would take twice as long.
 TEST(Borders, GoDownWithTheRate) {
   const Borders half = borders_of(ArenaKind::host, 4, 20);
-  EXPECT_EQ(half, (Borders{40 * kb, 20 * kb, 192 * kb, 16 * kb, 120 * kb, 3200, 64, 256 * kb}));
+  EXPECT_EQ(half, (Borders{40 * kb, 20 * kb, 192 * kb, 32 * kb, 120 * kb, 3200, 64, 256 * kb}));
   const Borders peers = borders_of(ArenaKind::pcie, 4, 39);  // a tenth of NVLink's rate
   EXPECT_NEAR(static_cast<double>(peers.one_hop_bytes), 32 * kb, 1);
   EXPECT_NEAR(static_cast<double>(peers.packets_bytes), 32 * 0.975 * kb, 1);
