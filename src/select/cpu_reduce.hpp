@@ -9,8 +9,7 @@ namespace strait {
 
 /// Returns the size from which on CPU threads add up exact all-reduces; 0: never. By kernels, a GPU downloads almost
 /// twice the size of the message, 2(n-1)/n times; by CPU threads, once. CPU threads are used only if they promise a
-/// large gain, because a promised factor of 1.5 was not reached on four H200 (docs/host-staged.md), and only if both
-/// rates were measured, with all `ranks` working at once.
+/// large gain (docs/host-staged.md), and only if both rates were measured, with all `ranks` working at once.
 /// - `meeting` ranks hold parts of the same sum: all ranks, or one of each island. The size is that of their messages.
 /// - `crossing` ranks exchange data at the same time: all, or only the first ranks of islands. These may use the
 ///   bandwidth of all links, but have no more threads each.

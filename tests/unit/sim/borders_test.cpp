@@ -157,7 +157,9 @@ TEST(CpuReducers, AreTakenWhereTheySpareMuch) {
   // At 6 GB/s a tenth of that is saved: 150 KB are needed to save 20 us.
   EXPECT_NEAR(static_cast<double>(cpu_reduce_border_bytes(10, 10, 10, {6, 1000})), 20 / 1.3333e-4, 100);
   EXPECT_EQ(cpu_reduce_border_bytes(10, 10, 10, {0.6, 5}), 0U) << "the CPUs would take 2 us a KB";
-  EXPECT_EQ(cpu_reduce_border_bytes(4, 4, 4, {0.6, 100}), 0U) << "1.5 times was promised before, and not kept";
+  EXPECT_EQ(cpu_reduce_border_bytes(4, 4, 4, {0.6, 100}), 32 * kb) << "1.5 times, by CPUs that have time";
+  EXPECT_EQ(cpu_reduce_border_bytes(4, 4, 4, {25, 199}), 0U) << "1.5 times was promised before, and not kept";
+  EXPECT_EQ(cpu_reduce_border_bytes(3, 3, 3, {0.6, 100}), 0U) << "1.33 times";
   EXPECT_EQ(cpu_reduce_border_bytes(10, 10, 10, {0, 100}), 0U);
   for (std::uint32_t ranks = 5; ranks <= 9; ++ranks)
     EXPECT_GT(cpu_reduce_border_bytes(5, 5, ranks, {3.0 / ranks, 100}), 0U) << "five meet, of " << ranks;

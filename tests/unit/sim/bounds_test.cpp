@@ -368,8 +368,8 @@ TEST(BuiltinMachines, OnTenGpusTheChoiceIsWellAheadOfTheRing) {
     ASSERT_NE(by_cpus, plans.end());
     // The gain computed by hand is 2 (n - 1) / n: 1 for two ranks, 1.8 for ten.
     EXPECT_GT(gain(*by_cpus), ranks == 2 ? 1 : 0.97 * 2 * (ranks - 1) / ranks) << ranks;
-    // CPU threads add if a gain of 1.6 is predicted.
-    EXPECT_EQ(by_cpus == plans.begin(), ranks >= 5) << ranks;
+    // CPU threads add if their rates promise a gain of 1.5; these CPUs add much more than the links bring.
+    EXPECT_EQ(by_cpus == plans.begin(), ranks >= 4) << ranks;
     EXPECT_GT(gain(plans.front()), 1) << ranks;
   }
 }
