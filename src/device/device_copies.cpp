@@ -44,7 +44,7 @@ std::size_t in_place_border_bytes(std::uint32_t max_sms, std::uint32_t ranks, bo
 /// Returns the ring for kernels that wait without a deadline, until an abort.
 kernels::Ring patient(kernels::Ring ring) {
   ring.timeout_ns = 0;
-  ring.slow_ns = ~std::uint64_t{0} >> 8;
+  ring.slow_ns = kernels::never_slow_ns;
   return ring;
 }
 

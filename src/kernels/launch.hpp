@@ -146,6 +146,10 @@ struct LaunchCounts {
   constexpr bool have_ended() const { return begun == finished; }
 };
 
+/// Ring::slow_ns of waits that are never reported. A multiple of slow_ns is waited for before each further report,
+/// which must not wrap.
+inline constexpr std::uint64_t never_slow_ns = ~std::uint64_t{0} >> 8;
+
 /// The ranks that exchange data, and this rank's memory for it; almost the same for every launch. A communicator has
 /// one ring. If its GPUs form islands, it has one more for the rank's island, and one for the ranks that exchange data
 /// across islands.
@@ -153,7 +157,7 @@ struct Ring {
   std::byte* arenas[max_ranks];  ///< by rank, as addresses of this device
   LaneCounts* counts;            ///< lane_count of them, in this device's memory
   Mailbox* mailbox;
-  std::uint64_t slow_ns;     ///< waits longer than this are reported to the host
+  std::uint64_t slow_ns;     ///< waits longer than this are reported to the host (never_slow_ns: none)
   std::uint64_t timeout_ns;  ///< waits longer than this are given up; 0: no deadline
   /// A word in this device's memory that is nonzero once a launch on any of the rank's rings has given up. No later
   /// launch on any ring may run then, because it would send what that launch left behind. It exists if a rank has

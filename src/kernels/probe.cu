@@ -19,7 +19,7 @@ __global__ void probe(const __grid_constant__ Ring ring, std::uint32_t attempt) 
 
 cudaError_t launch_probe(Ring ring, std::uint32_t attempt, cudaStream_t stream) {
   ring.timeout_ns = probe_timeout_ms * 1'000'000;
-  ring.slow_ns = ~std::uint64_t{0} >> 8;
+  ring.slow_ns = never_slow_ns;
   void* arguments[] = {&ring, &attempt};
   // The result is that of this launch. It does not report an error that the program has left behind.
   return cudaLaunchKernel(reinterpret_cast<const void*>(&probe), 1, warp_threads, arguments, 0, stream);

@@ -81,7 +81,7 @@ TEST_F(LitmusMailbox, WaitingKernelsSeeTheAbortWord) {
   constexpr std::uint32_t rounds = 20'000;
   kernels::Ring ring{};
   ring.mailbox = &mailbox();
-  ring.slow_ns = ~std::uint64_t{0} >> 8;
+  ring.slow_ns = kernels::never_slow_ns;
   for (std::uint32_t rank = 0; rank < kernels::max_ranks; ++rank) ring.members[rank] = static_cast<std::uint8_t>(rank);
   wait_in_vain<<<1, 1, 0, stream_>>>(ring, rounds);
   double longest_us = 0;

@@ -147,7 +147,7 @@ class Litmus : public ::testing::TestWithParam<Where> {
       Traffic traffic{};
       traffic.ring.mailbox = mailbox.as<kernels::Mailbox>();
       traffic.ring.timeout_ns = extras.timeout_ms * 1'000'000;
-      traffic.ring.slow_ns = ~std::uint64_t{0} >> 8;
+      traffic.ring.slow_ns = kernels::never_slow_ns;
       traffic.ring.slots[static_cast<std::size_t>(protocol)].slot_bytes = shape.pieces * kernels::piece_bytes;
       traffic.out = channel(ways_[gpu]);
       traffic.in = channel(ways_[(gpu + ways_.size() - 1) % ways_.size()]);

@@ -91,7 +91,7 @@ class EmulatedIslands {
       ring.arenas[i] = arenas_.back()->data();
       ring.members[i] = static_cast<std::uint8_t>(members[i]);
     }
-    ring.slow_ns = ~std::uint64_t{0} >> 8;
+    ring.slow_ns = kernels::never_slow_ns;
     ring.ranks = count;
     ring.averaged = ranks();
     ring.staged = kind == kernels::ArenaKind::host;

@@ -55,7 +55,7 @@ class Machine {
       ring.mailbox = &mailboxes_[rank];
       ring.launch_counts = &launch_counts_[rank];
       ring.gave_up = &gave_up_[rank];  // as on a communicator with deadlines
-      ring.slow_ns = ~std::uint64_t{0} >> 8;
+      ring.slow_ns = kernels::never_slow_ns;
       ring.timeout_ns = 60'000'000'000;
       ring.rank = rank;
       ring.ranks = ranks;

@@ -62,7 +62,7 @@ class ReducedRanks {
       ring.counts = counts_[rank].data();
       ring.mailbox = &mailboxes_[rank];
       ring.launch_counts = &launch_counts_[rank];
-      ring.slow_ns = ~std::uint64_t{0} >> 8;
+      ring.slow_ns = kernels::never_slow_ns;
       ring.timeout_ns = options.timeout_ns;
       ring.ranks = 2;
       ring.staged = true;

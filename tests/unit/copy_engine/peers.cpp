@@ -102,7 +102,7 @@ Status PeerRank::launch(const CopyCall& call, kernels::Add add, copy_engine::Str
   add.ring.ranks = add.ring.averaged = peers_.machine.ranks();
   add.ring.mailbox = &peers_.mailbox(rank_);
   add.ring.launch_counts = &peers_.launch_counts(rank_);
-  add.ring.slow_ns = ~std::uint64_t{0} >> 8;
+  add.ring.slow_ns = kernels::never_slow_ns;
   add.ring.timeout_ns = 60'000'000'000;
   const auto begin = [this, type = call.type, add] {
     for (std::uint32_t index = 0; index < blocks_; ++index)

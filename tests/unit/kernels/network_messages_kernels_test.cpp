@@ -115,7 +115,7 @@ class Network {
     Exchanged all{.user = std::make_unique<UserMemory>(shapes, seed), .shapes = shapes, .threads = threads};
     NetworkExchange& argument = all.argument;
     argument.ring.mailbox = &mailbox_;
-    argument.ring.slow_ns = ~std::uint64_t{0} >> 8;
+    argument.ring.slow_ns = kernels::never_slow_ns;
     argument.ring.launch_counts = &launch_counts_;
     argument.ring.finished = &launch_counts_.finished;
     argument.ring.call = seed;

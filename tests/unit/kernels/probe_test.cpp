@@ -28,7 +28,7 @@ class Probe : public ::testing::Test {
     ring.rank = rank;
     ring.ranks = ranks;
     ring.timeout_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(timeout).count());
-    ring.slow_ns = ~std::uint64_t{0} >> 8;
+    ring.slow_ns = never_slow_ns;
     std::uint32_t unreached = 0;
     testing::run_threads(warp_threads, 1, 0, rank + 1, [&] {
       if (!reaches(ring, attempt, threadIdx.x)) unreached |= 1u << threadIdx.x;
