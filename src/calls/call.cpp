@@ -99,6 +99,12 @@ Status validate_residual(const Call& call, const BufferSizes& sizes) {
 
 }  // namespace
 
+bool has_own_layout(const Call& call) {
+  const auto has_any = [](const auto&... lists) { return (!lists.empty() || ...); };
+  return call.collective != Collective::all_to_all_v &&
+         has_any(call.send_counts, call.send_offsets, call.receive_counts, call.receive_offsets);
+}
+
 BufferSizes buffer_sizes(const Call& call, std::uint32_t rank, std::uint32_t ranks) {
   const std::size_t one = call.count * size_bytes(call.type);
   const std::size_t all = one * ranks;

@@ -49,8 +49,12 @@ struct Call {
   std::vector<std::size_t> receive_counts, receive_offsets;  ///< all_to_all_v: elements, by rank
   // Steps of DeviceIslands have them, too: offsets, if the blocks that are sent to all ranks, or received from them, do
   // not lie one after the other; and counts, if blocks differ in length. Counts of an all_to_all are by rank, those of
-  // other collectives the same on all ranks; `count` is then the largest of them.
+  // other collectives the same on all ranks; `count` is then the largest of them (has_own_layout()).
 };
+
+/// Returns whether the call is a step of DeviceIslands whose blocks differ in length or do not lie one after the other.
+/// Only kernels can carry such a step.
+bool has_own_layout(const Call& call);
 
 /// The sizes of a call's buffers, in bytes; 0 if this rank has none.
 struct BufferSizes {

@@ -36,14 +36,6 @@ const void* kernel_of(const DeviceLaunch& what, const Call& call) {
                  : kernels::two_hop_copy_kernel(what.protocol);
 }
 
-/// Returns whether the call is a step of DeviceIslands whose blocks do not lie one after the other. Only kernels can
-/// carry such a step.
-bool has_own_layout(const Call& call) {
-  const auto has_any = [](const auto&... lists) { return (!lists.empty() || ...); };
-  return call.collective != Collective::all_to_all_v &&
-         has_any(call.send_counts, call.send_offsets, call.receive_counts, call.receive_offsets);
-}
-
 }  // namespace
 
 Status CudaRank::launch(DeviceLaunch& what, const Call& call, LaunchOrder::Line line) {

@@ -313,12 +313,10 @@ void DeviceCalls::fill_in(Exchange& exchange, const Call& call, const Slots& thr
     if (rows.send.has(peer)) exchange.send[peer] = part(rows.send.at(peer), length);
     if (rows.receive.has(peer)) exchange.receive[peer] = part(rows.receive.at(peer), length);
   }
-  if (!call.send_offsets.empty() || !call.send_counts.empty() || !call.receive_offsets.empty() ||
-      !call.receive_counts.empty())
-    place_blocks(exchange, call, part);
+  if (has_own_layout(call)) place_blocks(exchange, call, part);
 }
 
-/// For a step of DeviceIslands whose blocks lie at offsets or differ in length.
+/// For a call that has_own_layout().
 void DeviceCalls::place_blocks(Exchange& exchange, const Call& call, kernels::Cutter& part) const {
   const std::size_t element = size_bytes(call.type);
   const MessageRows rows = rows_of(call);
