@@ -123,9 +123,13 @@ DeviceCalls CudaRank::calls_over(kernels::Ring ring, std::uint32_t most_blocks) 
   const bool by_nvlink = kernels::kind_of(ring) == kernels::ArenaKind::nvlink;
   return {ring,
           arenas_.barrier_tokens(),
-          {request_.options.max_sms, by_nvlink ? request_.options.lines_bytes : request_.options.packets_bytes,
-           request_.hops, request_.options.piped_unit_bytes, arenas_.exchange_rates().gbps, most_blocks,
-           arenas_.least_sms()}};
+          {.max_sms = request_.options.max_sms,
+           .flagged_bytes = by_nvlink ? request_.options.lines_bytes : request_.options.packets_bytes,
+           .hops = request_.hops,
+           .piped_unit_bytes = request_.options.piped_unit_bytes,
+           .exchange_gbps = arenas_.exchange_rates().gbps,
+           .most_blocks = most_blocks,
+           .sms = arenas_.least_sms()}};
 }
 
 Status CudaRank::open_order() {

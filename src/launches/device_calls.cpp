@@ -162,7 +162,12 @@ DeviceLaunch DeviceCalls::launch_of(const TwoHop& made, const Slots& through, bo
   const std::uint32_t sets = two_hop.results == kernels::Cast::multi ? 2 : 1;
   const std::uint32_t threads =
       piped ? kernels::piped_threads : kernels::threads_for(two_hop.pieces, ring_.ranks, shape.width, sets);
-  return {through.protocol, reduces, two_hop, shape.blocks, threads, piped};
+  return {.protocol = through.protocol,
+          .reduces = reduces,
+          .argument = two_hop,
+          .blocks = shape.blocks,
+          .threads = threads,
+          .piped = piped};
 }
 
 std::optional<Slots> DeviceCalls::aggregable_slots(const Call& call) const {

@@ -153,7 +153,10 @@ class DeviceCalls {
     kernels::Exchange exchange{};
     exchange.ring = ring_;
     exchange.width = 1;
-    return {kernels::flagged_protocol(ring_), false, exchange, 1, kernels::threads_for(0, ring_.ranks, 1)};
+    return {.protocol = kernels::flagged_protocol(ring_),
+            .argument = exchange,
+            .blocks = 1,
+            .threads = kernels::threads_for(0, ring_.ranks, 1)};
   }
   const kernels::Ring& ring() const { return ring_; }
 

@@ -49,7 +49,10 @@ DeviceLaunch DeviceCalls::straight_launch_of(const Call& call,
     exchange.destinations[peer] = outputs[peer] + ring_.rank * rows.receive.stride_bytes;
   }
   const std::size_t threads = std::min<std::size_t>(block_chunks * 32, kernels::max_threads);
-  return {Protocol::bulk, false, exchange, static_cast<std::uint32_t>(blocks), static_cast<std::uint32_t>(threads)};
+  return {.protocol = Protocol::bulk,
+          .argument = exchange,
+          .blocks = static_cast<std::uint32_t>(blocks),
+          .threads = static_cast<std::uint32_t>(threads)};
 }
 
 }  // namespace strait

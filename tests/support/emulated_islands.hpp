@@ -105,7 +105,7 @@ class EmulatedIslands {
       ring.gave_up = &rank.gave_up;
       ring.rank = i;
       ring.timeout_ns = timeout_of(members[i]);
-      rank.*calls = DeviceCalls(ring, nullptr, {options_.lanes, options_.flagged_bytes});
+      rank.*calls = DeviceCalls(ring, nullptr, {.max_sms = options_.lanes, .flagged_bytes = options_.flagged_bytes});
     }
   }
   void join_reducers(const Island& members) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "kernels/layout.hpp"
@@ -65,9 +64,13 @@ class Machine {
       ring.has_async_copies = options.piped;
       std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
       rings_.push_back(ring);
-      DeviceCalls::Options of_calls{lanes, options.flagged_bytes, hops_of(options.algorithm), 0, options.exchange_gbps};
-      of_calls.least_offered_bytes = options.least_offered_bytes;
-      calls_.emplace_back(ring, tokens_[rank].data(), std::move(of_calls));
+      calls_.emplace_back(ring, tokens_[rank].data(),
+                          DeviceCalls::Options{.max_sms = lanes,
+                                               .flagged_bytes = options.flagged_bytes,
+                                               .hops = hops_of(options.algorithm),
+                                               .piped_unit_bytes = 0,
+                                               .exchange_gbps = options.exchange_gbps,
+                                               .least_offered_bytes = options.least_offered_bytes});
     }
   }
 

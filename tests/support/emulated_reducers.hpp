@@ -71,7 +71,7 @@ class ReducedRanks {
       ring.slots[static_cast<std::size_t>(kernels::Protocol::bulk)] = layout_.protocol_slots(rank);
       ring.members[Memory::threads] = 77;
       if (options.adjust) options.adjust(rank, ring);
-      calls_.emplace_back(ring, nullptr, DeviceCalls::Options{options.max_sms, 0});
+      calls_.emplace_back(ring, nullptr, DeviceCalls::Options{.max_sms = options.max_sms, .flagged_bytes = 0});
       cpu_reducers::LaneReducers::Setup setup;
       setup.memory = memory_.data();
       setup.layout = layout_;

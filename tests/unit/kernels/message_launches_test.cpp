@@ -23,13 +23,11 @@ using kernels::Protocol;
 DeviceCalls nvlink_calls(std::uint32_t rank, std::uint32_t ranks, std::uint32_t max_sms, std::uint32_t most_blocks = 0,
                          std::uint32_t sms = 0, bool has_pipes = false) {
   const auto layout = kernels::arena_layout(kernels::ArenaKind::nvlink, ranks);
-  kernels::Ring ring{};
-  ring.rank = rank;
-  ring.ranks = ranks;
-  ring.has_async_copies = has_pipes;
+  kernels::Ring ring{.rank = rank, .ranks = ranks, .has_async_copies = has_pipes};
   std::copy(std::begin(layout.slots), std::end(layout.slots), ring.slots);
-  const std::size_t piped_unit_bytes = has_pipes ? std::size_t{2} << 20 : ~std::size_t{0};
-  return {ring, nullptr, {max_sms, std::size_t{16} << 20, Hops::chosen, piped_unit_bytes, 0, most_blocks, sms}};
+  DeviceCalls::Options options{.max_sms = max_sms, .flagged_bytes = 16 << 20, .most_blocks = most_blocks, .sms = sms};
+  if (has_pipes) options.piped_unit_bytes = 2 << 20;
+  return {ring, nullptr, options};
 }
 
 /// Simulates launches: a short message is sent once the one before it from this rank to that peer was received, a long
