@@ -185,6 +185,8 @@ std::uint32_t hash_of(const CallSignature& signature) {
   return static_cast<std::uint32_t>(mix(mix(signature.what) ^ signature.count));
 }
 
+std::uint32_t mark_of(const CallSignature& signature) { return std::max(hash_of(signature), 1u); }
+
 std::uint16_t short_hash_of(const CallSignature& signature) {
   const std::uint32_t h = hash_of(signature);
   return static_cast<std::uint16_t>(h ^ h >> 16);

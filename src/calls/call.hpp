@@ -37,7 +37,7 @@ struct Call {
   /// GPU ranks, for a step of DeviceIslands: kernels must carry it through slots, because only some ranks' outputs are
   /// user memory.
   bool by_slots = false;
-  bool aggregated = false;  ///< GPU ranks: shares a launch with the call before it (device/aggregates.hpp)
+  bool aggregated = false;  ///< GPU ranks: shares a launch with the call before it (launches/device_aggregates.hpp)
 
   bool sends = false;      ///< send_recv: this is a send
   std::uint32_t peer = 0;  ///< send_recv: the other rank
@@ -90,6 +90,8 @@ CallSignature after_capture(CallSignature signature);
 bool is_after_capture(const CallSignature& signature);
 /// Returns a hash of 32 bits, for places where a signature has no room.
 std::uint32_t hash_of(const CallSignature& signature);
+/// Returns the mark that the first launch of a GPU rank's call writes (kernels::Ring::call): a hash that is not 0.
+std::uint32_t mark_of(const CallSignature& signature);
 /// Returns a hash of 16 bits, for which the flag of a slot has room.
 std::uint16_t short_hash_of(const CallSignature& signature);
 Collective collective_of(const CallSignature& signature);

@@ -42,7 +42,8 @@ std::string has_waited(const std::string& who, milliseconds duration, const std:
 
 }  // namespace
 
-/// Collectives of a group may share a launch (aggregates.hpp), which only fits those of the same group on other ranks.
+/// Collectives of a group may share a launch (device_aggregates.hpp), which only fits those of the same group on other
+/// ranks.
 std::string advice_on_groups(const CallSignature& a, const CallSignature& b) {
   if (!differ_in_grouping(a, b)) return "";
   return ", and in the same groups; STRAIT_AGGREGATE=0 on all ranks serves a program that groups them differently";

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/time_limited_questions.hpp"
-#include "device/aggregates.hpp"
 #include "device/call_order.hpp"
 #include "device/device_arenas.hpp"
 #include "device/device_copies.hpp"
@@ -24,6 +23,7 @@
 #include "device/started_calls.hpp"
 #include "executor/cuda/launcher.hpp"
 #include "executor/cuda/runtime.hpp"
+#include "launches/device_aggregates.hpp"
 #include "launches/device_calls.hpp"
 #include "launches/device_islands.hpp"
 #include "launches/device_quantized.hpp"

@@ -144,7 +144,7 @@ Status CudaRank::enqueue_aggregate(std::span<const Call> calls) {
 }
 
 void CudaRank::begin_marking(const Call& call) {
-  mark_ = StartedCalls::mark_of(signature(call));
+  mark_ = mark_of(signature(call));
   launches_ = 0;
 }
 

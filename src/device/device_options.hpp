@@ -27,7 +27,7 @@ struct DeviceOptions {
   std::optional<std::size_t> cpu_reduce_bytes;
   bool joins_graphs = true;     ///< graph launches and other calls are ordered (CallOrder::Setup)
   bool orders_launches = true;  ///< kernels of several communicators start in order (LaunchOrder)
-  bool aggregates = true;       ///< small collectives of a group may share a launch (aggregates.hpp)
+  bool aggregates = true;       ///< small collectives of a group may share a launch (device_aggregates.hpp)
 };
 
 }  // namespace strait

@@ -41,8 +41,6 @@ std::uint64_t hash_of(const Started& started) {
 
 static_assert(kernels::kept_marks == posted_calls, "each mark has a place of its own");
 
-std::uint32_t StartedCalls::mark_of(const CallSignature& signature) { return std::max(hash_of(signature), 1u); }
-
 void StartedCalls::note_call(const Known& call) {
   if (call == last_) return;
   last_ = call;

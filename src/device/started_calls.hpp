@@ -25,9 +25,6 @@ class StartedCalls {
   /// Returns the rank for which a kernel waits that names this member of its ring; nothing if it is no rank.
   using RankOf = std::function<std::optional<std::uint32_t>(std::uint32_t member)>;
 
-  /// Returns the mark that a call's first launch writes (kernels::Ring::call).
-  static std::uint32_t mark_of(const CallSignature& signature);
-
   /// A call whose mark can be translated.
   struct Known {
     CallSignature signature;

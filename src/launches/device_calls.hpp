@@ -127,8 +127,8 @@ class DeviceCalls {
   /// Returns the launch of a reduction over the ring that a GPU shares with the CPU threads that reduce
   /// (cpu_reducers::ReducerMemory). If the call has a wire format, its bytes are encoded already.
   DeviceLaunch launch_to_reducers(const Call& call) const;
-  /// Returns the slots for a collective that may share a launch with others of its group (aggregates.hpp): for its one
-  /// hop, or for each of the two hops of an all-reduce. Nothing if it may not.
+  /// Returns the slots for a collective that may share a launch with others of its group (device_aggregates.hpp): for
+  /// its one hop, or for each of the two hops of an all-reduce. Nothing if it may not.
   std::optional<kernels::Slots> aggregable_slots(const Call& call) const;
   /// Returns the length of each message of such a call.
   std::size_t aggregable_bytes(const Call& call) const;

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/reduce_spec.hpp"
-#include "device/aggregates.hpp"
 #include "kernels/kernel_type.hpp"
 #include "kernels/layout.hpp"
+#include "launches/device_aggregates.hpp"
 #include "launches/device_calls.hpp"
 
 /// Runs launches of the kernels of src/kernels on the CPU, for the protocols packets and bulk.

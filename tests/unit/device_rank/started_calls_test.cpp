@@ -49,7 +49,7 @@ class StartedCallsTest : public ::testing::Test {
     call.collective = Collective::send_recv;
     call.type = DataType::float32;
     call.count = 3;
-    std::atomic_ref(fake_gpu.counts[rank].started.messages).store(after << 32 | StartedCalls::mark_of(signature(call)));
+    std::atomic_ref(fake_gpu.counts[rank].started.messages).store(after << 32 | mark_of(signature(call)));
   }
   void capture(std::size_t rank, std::size_t count, straitRedOp_t op = straitSum) {
     std::array<float, 8> values{};
@@ -63,7 +63,7 @@ class StartedCallsTest : public ::testing::Test {
     call.op = op;
     call.count = count;
     std::atomic_ref(fake_gpu.counts[rank].started.calls[number % kernels::kept_marks])
-        .store(number << 32 | StartedCalls::mark_of(signature(call)));
+        .store(number << 32 | mark_of(signature(call)));
   }
   /// Starts a thread that reports repeatedly, as a kernel would, that the rank's GPU waits for the other rank.
   static std::jthread wait(std::size_t rank) { return wait_for(rank, other(rank)); }
@@ -288,7 +288,7 @@ TEST(StartedCalls, OfVeryManyCallsTheLastAreKnownAndThoseThatWereCaptured) {
     kernels::StartedMarks started{};
     kernels::Mailbox mailbox{};
     RankControl control;
-    started.calls[1] = std::uint64_t{1} << 32 | StartedCalls::mark_of(call_of(count));
+    started.calls[1] = std::uint64_t{1} << 32 | mark_of(call_of(count));
     calls.record(started, mailbox, control);
     return control.started[1].sequence == 1;
   };

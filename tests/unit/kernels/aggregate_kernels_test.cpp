@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "device/aggregates.hpp"
 #include "device/started_calls.hpp"
 #include "host/collective_case.hpp"
+#include "launches/device_aggregates.hpp"
 #include "plan/request.hpp"
 
 namespace strait::testing {

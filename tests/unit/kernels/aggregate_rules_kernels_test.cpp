@@ -8,8 +8,7 @@
 #include <thread>
 #include <variant>
 #include <vector>
-#include "device/aggregates.hpp"
-#include "device/started_calls.hpp"
+#include "launches/device_aggregates.hpp"
 #include "plan/request.hpp"
 #include "support/calls.hpp"
 #include "support/random_data.hpp"
@@ -260,7 +259,7 @@ TEST_F(AggregateRules, EachCallIsMarkedAsStarted) {
         machine_.run(launches.at(0));
         for (std::size_t i = 0; i < 3; ++i)
           EXPECT_EQ(std::atomic_ref(machine_.launch_counts(rank).started.calls[number + i]).load(),
-                    (number + i) << 32 | StartedCalls::mark_of(signature(group[i])));
+                    (number + i) << 32 | mark_of(signature(group[i])));
       }
       EXPECT_EQ(machine_.launch_counts(rank).collectives, 9u);
       EXPECT_EQ(machine_.launch_counts(rank).started.calls[10], 0u);

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/aggregates.hpp"
+#include "launches/device_aggregates.hpp"
 #include "launches/device_islands.hpp"
 #include "launches_fit.hpp"
 #include "support/random_messages.hpp"

@@ -72,7 +72,7 @@ class Job {
     call.type = DataType::int32;
     call.collective = Collective::all_reduce;
     started_[rank].note_call({.signature = signature(call), .is_captured = true, .has_parts = has_parts});
-    counts_[rank].started.calls[number % kernels::kept_marks] = number << 32 | StartedCalls::mark_of(signature(call));
+    counts_[rank].started.calls[number % kernels::kept_marks] = number << 32 | mark_of(signature(call));
     started_[rank].record(counts_[rank].started, mailboxes_[rank], controls_[rank]);
   }
   /// Likewise, and its kernel waits and says so.
@@ -82,8 +82,7 @@ class Job {
     call.type = DataType::int32;
     call.collective = Collective::all_reduce;
     started_[rank].note_call({.signature = signature(call), .is_captured = true});
-    mailboxes_[rank].started.calls[number % kernels::kept_marks] =
-        number << 32 | StartedCalls::mark_of(signature(call));
+    mailboxes_[rank].started.calls[number % kernels::kept_marks] = number << 32 | mark_of(signature(call));
     started_[rank].record_marks_of_waiting(mailboxes_[rank], controls_[rank]);
   }
   void start_message(std::uint32_t rank, std::uint64_t after) {
@@ -91,7 +90,7 @@ class Job {
     call.collective = Collective::send_recv;
     call.count = 16;
     started_[rank].note_call({.signature = signature(call)});
-    counts_[rank].started.messages = after << 32 | StartedCalls::mark_of(signature(call));
+    counts_[rank].started.messages = after << 32 | mark_of(signature(call));
     started_[rank].record(counts_[rank].started, mailboxes_[rank], controls_[rank]);
   }
   kernels::Mailbox& mailbox(std::uint32_t rank) { return mailboxes_[rank]; }

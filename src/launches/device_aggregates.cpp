@@ -1,4 +1,4 @@
-#include "device/aggregates.hpp"
+#include "launches/device_aggregates.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "base/hash.hpp"
-#include "device/started_calls.hpp"
 
 namespace strait {
 namespace {
@@ -118,7 +117,7 @@ AggregatedCall aggregated(const DeviceCalls& calls, const Call& call, const Shar
   aggregated.chunk_bytes = parts.chunk_bytes;
   aggregated.pieces = kernels::pieces_of(share.through.protocol, std::min(rows.bytes, std::size_t{parts.chunk_bytes}));
   aggregated.rounds = kernels::rounds_of(rows.bytes, parts);
-  aggregated.call = StartedCalls::mark_of(signature);
+  aggregated.call = mark_of(signature);
   aggregated.to = static_cast<std::uint16_t>(rows.send.ranks);
   aggregated.from = static_cast<std::uint16_t>(rows.receive.ranks);
   aggregated.call_hash = hash_of(signature, share, rows.whole_bytes != 0);
