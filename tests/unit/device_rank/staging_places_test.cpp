@@ -1,17 +1,12 @@
 #include "device/staging_places.hpp"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
-
-#include <filesystem>
-#include <fstream>
 
 #include "base/cpus.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace strait {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// Returns the NUMA node of the part that holds this byte, or nothing if the byte may be on any node. Parts must not
 /// overlap.
@@ -75,22 +70,15 @@ TEST(RankNodes, GoThroughOneWord) {
 
 class FoundNodes : public ::testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/strait-nodes-XXXXXX";
-    ASSERT_NE(mkdtemp(name), nullptr);
-    root_ = name;
+  FoundNodes() {
     write("bus/pci/devices/0000:1b:00.0/numa_node", "66");
     write("bus/pci/devices/0000:1c:00.0/numa_node", "-1");
     write("devices/system/node/node0/cpulist", "0-3,8");
     write("devices/system/node/node66/cpulist", "4-7,9");
   }
-  void TearDown() override { fs::remove_all(root_); }
-  void write(const std::string& path, const std::string& text) {
-    const fs::path file = fs::path(root_) / "sys" / path;
-    fs::create_directories(file.parent_path());
-    std::ofstream(file) << text << '\n';
-  }
-  std::string root_;
+  void write(const std::string& path, const std::string& text) const { folder_.write("sys/" + path, text + "\n"); }
+  const testing::TemporaryFolder folder_;
+  const std::string root_ = folder_.path();
 };
 
 TEST_F(FoundNodes, AreThoseOfTheGpuAndOfTheThreadsCores) {

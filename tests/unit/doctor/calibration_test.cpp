@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "fake_tree.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace strait {
 namespace {
@@ -47,7 +47,7 @@ std::string changed(std::string text, const std::string& from, const std::string
 }
 
 TEST(Calibration, ComesBackAsItWasSaved) {
-  const test::FakeTree tree;
+  const testing::TemporaryFolder tree;
   const std::string path = tree.path("new/folders/machine.json");
   ASSERT_TRUE(save_calibration(sample(), path));
   const auto loaded = load_calibration(path, machine);
@@ -68,7 +68,7 @@ TEST(Calibration, ShippedDefaultsArePlausible) {
 }
 
 TEST(Calibration, BadFilesAreToldByNameAndRemedy) {
-  const test::FakeTree tree;
+  const testing::TemporaryFolder tree;
   const std::string path = tree.path("machine.json");
   ASSERT_TRUE(save_calibration(sample(), path));
   const std::string good = text_of(path);
@@ -106,7 +106,7 @@ TEST(Calibration, BadFilesAreToldByNameAndRemedy) {
 /// Not only parsing but also printing nested values uses the stack: even a file short enough to be read must not crash
 /// the program.
 TEST(Calibration, DeepNestingIsBadLikeAnythingElse) {
-  const test::FakeTree tree;
+  const testing::TemporaryFolder tree;
   const std::string path = tree.path("machine.json");
   ASSERT_TRUE(save_calibration(sample(), path));
   const std::string good = text_of(path), deep = std::string(400'000, '[') + std::string(400'000, ']');
@@ -140,7 +140,7 @@ TEST(Calibration, TimesOfPlansTravelAsText) {
 }
 
 TEST(Calibration, ANewMeasurementOfTheHostKeepsWhatTransportsMeasured) {
-  const test::FakeTree tree;
+  const testing::TemporaryFolder tree;
   const std::string path = tree.path("machine.json");
   ASSERT_TRUE(update_calibration(path, machine, [](Calibration& kept) { kept.transports["cuda"]["push_gbps"] = 391; }));
   ASSERT_TRUE(update_calibration(path, machine, [](Calibration& kept) { kept.host.copy_gbps = 7; }));
@@ -155,7 +155,7 @@ TEST(Calibration, ANewMeasurementOfTheHostKeepsWhatTransportsMeasured) {
 
 TEST(Calibration, ABadFileLeavesTheDefaults) {
   set_log_level(LogLevel::off);
-  const test::FakeTree tree;
+  const testing::TemporaryFolder tree;
   tree.write("machine.json", "{");
   const std::string path = tree.path("machine.json");
   const Environment environment(
@@ -167,7 +167,7 @@ TEST(Calibration, ABadFileLeavesTheDefaults) {
 }
 
 TEST(Calibration, IsFoundInTheCacheFolderAndCanBeTurnedOff) {
-  const test::FakeTree tree;
+  const testing::TemporaryFolder tree;
   Calibration own = sample();
   own.fingerprint = machine_fingerprint();
   const auto with = [&](const char* calibration) {
@@ -186,7 +186,7 @@ TEST(Calibration, IsFoundInTheCacheFolderAndCanBeTurnedOff) {
 }
 
 TEST(Calibration, APlaceThatCannotBeWrittenToIsToldWithWhatFitsIt) {
-  const test::FakeTree tree;
+  const testing::TemporaryFolder tree;
   tree.write("file", "");
   EXPECT_NE(save_calibration(sample(), tree.path("file/machine.json"))
                 .error()
@@ -201,7 +201,7 @@ TEST(Calibration, APlaceThatCannotBeWrittenToIsToldWithWhatFitsIt) {
 
 /// A reader that runs at the same time as writers never finds a partly written file.
 TEST(Calibration, WritersAtOnceLeaveAWholeFile) {
-  const test::FakeTree tree;
+  const testing::TemporaryFolder tree;
   const std::string path = tree.path("machine.json");
   std::vector<pid_t> writers;
   for (int writer = 0; writer < 3; ++writer) {
@@ -230,7 +230,7 @@ TEST(Calibration, WritersAtOnceLeaveAWholeFile) {
 }
 
 TEST(Calibration, TheLastCacheHoldsNoLessThanACoresOwn) {
-  const test::FakeTree tree;
+  const testing::TemporaryFolder tree;
   const std::string caches = "sys/devices/system/cpu/cpu0/cache/";
   tree.write(caches + "index2/level", "2\n");
   tree.write(caches + "index2/size", "1024K\n");
@@ -243,7 +243,7 @@ TEST(Calibration, TheLastCacheHoldsNoLessThanACoresOwn) {
 }
 
 TEST(Calibration, TheFingerprintFollowsTheMachineAlone) {
-  const test::FakeTree tree;
+  const testing::TemporaryFolder tree;
   tree.write("proc/cpuinfo", "processor : 0\nmodel name : One\ncpu MHz : 1000\n\n");
   tree.write("proc/meminfo", "MemTotal: 16000000 kB\n");
   tree.write("sys/devices/system/cpu/present", "0-7\n");

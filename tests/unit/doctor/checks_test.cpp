@@ -7,12 +7,12 @@
 #include <nlohmann/json.hpp>
 
 #include "doctor/print.hpp"
-#include "fake_tree.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace strait::doctor {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 /// A machine in good order without devices, in its own folder.
 class Doctor : public ::testing::Test {
@@ -37,7 +37,7 @@ class Doctor : public ::testing::Test {
     tree.write(folder + "max_link_width", "16\n");
   }
 
-  test::FakeTree tree;
+  testing::TemporaryFolder tree;
   Machine machine;
 };
 
@@ -184,7 +184,7 @@ TEST_F(Doctor, KnowsWhetherRdmaCanBeUsed) {
   EXPECT_TRUE(check_rdma(machine).empty());  // without a card, verbs are not needed
   tree.write("sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n");
   EXPECT_EQ(only(check_rdma(machine), "verbs").severity, Severity::warning);
-  EXPECT_THAT(only(check_rdma(machine), "verbs").what, testing::HasSubstr("Install rdma-core"));
+  EXPECT_THAT(only(check_rdma(machine), "verbs").what, ::testing::HasSubstr("Install rdma-core"));
   const auto gids = [&](const char* library) {
     machine.verbs_library = library;
     return check_rdma(machine);
@@ -192,11 +192,11 @@ TEST_F(Doctor, KnowsWhetherRdmaCanBeUsed) {
   EXPECT_EQ(only(gids(FAKE_VERBS_INFINIBAND), "gid").severity, Severity::ok);
   const Findings roce = gids(FAKE_VERBS_ROCE);
   ASSERT_EQ(roce.size(), 2U);
-  EXPECT_THAT(roce[1].what, testing::HasSubstr("mlx5_0 port 2 has GID 3: ::ffff:10.0.0.1, RoCE v2"));
+  EXPECT_THAT(roce[1].what, ::testing::HasSubstr("mlx5_0 port 2 has GID 3: ::ffff:10.0.0.1, RoCE v2"));
   const Findings none = gids(FAKE_VERBS_NO_GID);
   ASSERT_EQ(none.size(), 2U);
   EXPECT_EQ(none[0].severity, Severity::warning);
-  EXPECT_THAT(none[0].what, testing::HasSubstr("no GID in use"));
+  EXPECT_THAT(none[0].what, ::testing::HasSubstr("no GID in use"));
   EXPECT_EQ(only(gids(FAKE_VERBS_EMPTY), "verbs").severity, Severity::warning);
 }
 

@@ -11,14 +11,14 @@
 #include <string>
 
 #include "doctor/team.hpp"
-#include "fake_tree.hpp"
 #include "select/calibration.hpp"
 #include "select/select.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace strait {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr std::uint32_t ranks = 2;
 constexpr std::size_t bytes = 8 << 10;
@@ -38,7 +38,7 @@ std::string output_of(const std::string& command) {
   return output;
 }
 
-class DoctorPlans : public testing::Test {
+class DoctorPlans : public ::testing::Test {
  protected:
   void SetUp() override {
     // The latency of a signal must be true, because it shows how the processors are related.
@@ -75,7 +75,7 @@ class DoctorPlans : public testing::Test {
     return choice ? *choice : Choice{};
   }
 
-  const test::FakeTree tree_;
+  const testing::TemporaryFolder tree_;
   const std::string path_ = tree_.path("machine.json");
   HostRates rates_;
 };

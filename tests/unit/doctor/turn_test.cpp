@@ -9,13 +9,13 @@
 #include <thread>
 #include <vector>
 
-#include "fake_tree.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace strait::doctor {
 namespace {
 
 TEST(Turn, LeavesNothingBehind) {
-  const test::FakeTree tree;
+  const testing::TemporaryFolder tree;
   const std::string path = tree.path("folder/machine.json");
   {
     const auto turn = take_turn(path);
@@ -26,7 +26,7 @@ TEST(Turn, LeavesNothingBehind) {
 }
 
 TEST(Turn, AFileLeftByAKilledProcessIsNoObstacle) {
-  const test::FakeTree tree;
+  const testing::TemporaryFolder tree;
   tree.write("machine.json.measuring", "");
   EXPECT_TRUE(take_turn(tree.path("machine.json")));
   EXPECT_TRUE(std::filesystem::is_empty(tree.path()));
@@ -34,7 +34,7 @@ TEST(Turn, AFileLeftByAKilledProcessIsNoObstacle) {
 
 /// Locks belong to open files, so that threads exclude one another as processes do.
 TEST(Turn, IsOfOneAtATimeThoughTheFileIsRemovedInBetween) {
-  const test::FakeTree tree;
+  const testing::TemporaryFolder tree;
   const std::string path = tree.path("machine.json");
   std::atomic<int> holders = 0;
   std::atomic<int> failures = 0;

@@ -6,7 +6,7 @@
 namespace strait::perf {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 TEST(LogAxis, EndsAtRoundNumbersAroundTheValues) {
   const LogAxis axis = LogAxis::around({3.0, 70.0}, 0, 100);
@@ -25,7 +25,7 @@ TEST(LogAxis, OneRoundValueStillHasAnExtent) {
 
 TEST(LogAxis, TicksThinOut) {
   EXPECT_THAT(LogAxis(1, 10, 0, 1).decimal_ticks(), ElementsAre(1, 2, 5, 10));
-  EXPECT_THAT(LogAxis(1, 1e6, 0, 1).decimal_ticks(), testing::SizeIs(7));
+  EXPECT_THAT(LogAxis(1, 1e6, 0, 1).decimal_ticks(), ::testing::SizeIs(7));
   EXPECT_THAT(LogAxis(8, 64, 0, 1).binary_ticks(9), ElementsAre(8, 16, 32, 64));
   EXPECT_THAT(LogAxis(8, 2048, 0, 1).binary_ticks(5), ElementsAre(8, 32, 128, 512, 2048));
 }

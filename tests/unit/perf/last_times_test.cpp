@@ -3,21 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <thread>
 
 #include "select/calibration.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace strait::perf {
 namespace {
 
-namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 Environment environment(std::map<std::string, std::string> values = {}) {
   return Environment([values](const char* name) -> const char* {
@@ -26,16 +24,8 @@ Environment environment(std::map<std::string, std::string> values = {}) {
   });
 }
 
-class LastTimes : public testing::Test {
+class LastTimes : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "strait-times-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-    path_ = (folder_ / "below" / "times.json").string();
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   /// Returns a report of two ranks on GPUs of one host, with one size.
   static Report report(double time_us = 20, std::size_t bytes = 1 << 20) {
     Report report{};
@@ -69,8 +59,8 @@ class LastTimes : public testing::Test {
     EXPECT_TRUE(found) << found.error().message;
     return found && *found ? (*found)->time_us : 0;
   }
-  fs::path folder_;
-  std::string path_;
+  const testing::TemporaryFolder folder_;
+  const std::string path_ = folder_.path("below/times.json");
 };
 
 TEST_F(LastTimes, TheLastOneIsFound) {

@@ -6,8 +6,8 @@
 namespace strait::perf {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::size_t occurrences(const std::string& text, const std::string& what) {
   std::size_t count = 0;

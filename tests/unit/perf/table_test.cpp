@@ -12,9 +12,9 @@
 namespace strait::perf {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 Measurement measured(double time_us, double bus_gbps, std::optional<std::int64_t> wrong) {
   return {.time_us = time_us,

@@ -3,10 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
+#include "support/temporary_folder.hpp"
 #include "topology/json.hpp"
 #include "topology/survey.hpp"
 #include "topology/sysfs_files.hpp"
@@ -23,20 +22,10 @@ using ::testing::Not;
 /// A machine's /sys in a temporary directory.
 class FakeMachine : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "strait-topology-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
-  void write(const std::string& path, const std::string& text) {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path, std::ios::binary) << text;
-  }
+  void write(const std::string& path, const std::string& text) { root_.write(path, text); }
   void link(const std::string& path, const std::string& target) {
-    fs::create_directories((root_ / path).parent_path());
-    fs::create_directory_symlink(root_ / target, root_ / path);
+    fs::create_directories(fs::path(root_.path(path)).parent_path());
+    fs::create_directory_symlink(root_.path(target), root_.path(path));
   }
   /// Adds a PCI function at `path` below /sys/devices.
   void pci(const std::string& path, const std::string& class_code, const std::string& vendor, int numa,
@@ -81,7 +70,7 @@ class FakeMachine : public ::testing::Test {
   }
 
   Topology detected(const std::string& nvml = "") {
-    auto result = detect({.root = root_.string(), .hwloc_library = "", .nvml_library = nvml, .verbs_library = ""});
+    auto result = detect({.root = root_.path(), .hwloc_library = "", .nvml_library = nvml, .verbs_library = ""});
     EXPECT_TRUE(result) << (result ? "" : result.error().message);
     return std::move(result).value();
   }
@@ -89,7 +78,7 @@ class FakeMachine : public ::testing::Test {
     const auto gpus = topology.all(DeviceKind::gpu);
     return topology.path(gpus.at(0), gpus.at(1));
   }
-  fs::path root_;
+  const testing::TemporaryFolder root_;
 };
 
 TEST_F(FakeMachine, AnEmptySysfsIsAMachineWithOneNumaNodeAndNotes) {
@@ -117,7 +106,7 @@ TEST_F(FakeMachine, ASwitchIsOneDeviceBelowItsRootPort) {
 /// Even if the card could use more lanes. 8 GT/s is the first generation with 128b/130b encoding.
 TEST_F(FakeMachine, ALinkIsAsFastAsTheLanesThatItRunsOn) {
   const auto gbps_of_lanes = [&](const std::string& lanes) {
-    fs::remove_all(root_ / "sys");
+    fs::remove_all(root_.path("sys"));
     numa(0, "0-3");
     pci("pci0000:40/0000:41:00.0", display, "0x10de", 0, "8.0 GT/s PCIe", lanes);
     const Topology topology = detected();
@@ -231,7 +220,7 @@ TEST_F(FakeMachine, ATranslatingIommuTakesP2pAway) {
     const std::string group = std::string("sys/bus/pci/devices/") + translated + "/iommu_group";
     write(group + "/type", "DMA-FQ\n");
     EXPECT_EQ(between_gpus(detected(FAKE_NVML_GRANTED)).reason, P2pStatus::iommu) << translated;
-    fs::remove_all(root_ / group);
+    fs::remove_all(root_.path(group));
   }
 }
 

@@ -4,10 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 
+#include "support/temporary_folder.hpp"
 #include "topology/detect.hpp"
 #include "topology/hwloc_abi.hpp"
 
@@ -42,7 +40,6 @@ static_assert(offsetof(Object, numas) == offsetof(hwloc_obj, nodeset));
 namespace strait {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -104,17 +101,8 @@ TEST(Hwloc, TheRealOneDescribesThisMachine) {
 /// A /sys that shows one NUMA node, and, if a test adds them, the GPU and the NIC, but not where they are plugged in.
 class MachineThatHidesPlaces : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "strait-hwloc-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
-    write("sys/devices/system/node/node0/cpulist", "0-7\n");
-  }
-  void TearDown() override { fs::remove_all(root_); }
-  void write(const std::string& path, const std::string& text) const {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text;
-  }
+  MachineThatHidesPlaces() { write("sys/devices/system/node/node0/cpulist", "0-7\n"); }
+  void write(const std::string& path, const std::string& text) const { root_.write(path, text); }
   void gpu(const std::string& numa, const std::string& speed) const {
     const std::string at = "sys/bus/pci/devices/0000:41:00.0/";
     write(at + "class", "0x030200\n");
@@ -124,7 +112,7 @@ class MachineThatHidesPlaces : public ::testing::Test {
     write(at + "current_link_width", "8\n");
   }
   Topology detected(const std::string& hwloc) const {
-    auto result = detect({.root = root_.string(), .hwloc_library = hwloc, .nvml_library = "", .verbs_library = ""});
+    auto result = detect({.root = root_.path(), .hwloc_library = hwloc, .nvml_library = "", .verbs_library = ""});
     EXPECT_TRUE(result) << (result ? "" : result.error().message);
     return std::move(result).value();
   }
@@ -137,7 +125,7 @@ class MachineThatHidesPlaces : public ::testing::Test {
       if (link.lower == topology.all(kind).at(0) && link.kind == LinkKind::pcie) return link.pcie;
     return {};
   }
-  fs::path root_;
+  const testing::TemporaryFolder root_;
 };
 
 TEST_F(MachineThatHidesPlaces, HwlocTellsThem) {

@@ -4,10 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
+#include "support/temporary_folder.hpp"
 #include "topology/detect.hpp"
 #include "topology/verbs_abi.hpp"
 
@@ -28,7 +27,6 @@ static_assert(offsetof(PortAttributes, link_layer) == offsetof(ibv_port_attr, li
 namespace strait {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -87,21 +85,14 @@ TEST(Verbs, WhatIsMissingOrBrokenIsTold) {
 /// A machine whose /sys shows mlx5_0, with 100 Gb/s.
 class MachineWithCard : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "strait-verbs-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    root_ = pattern;
+  MachineWithCard() {
     write("sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n");
     write("sys/class/infiniband/mlx5_0/ports/1/rate", "100 Gb/sec\n");
     write("sys/class/infiniband/mlx5_0/ports/1/gids/0", "fe80:0000:0000:0000:0002:c903:0000:0001\n");
   }
-  void TearDown() override { fs::remove_all(root_); }
-  void write(const std::string& path, const std::string& text) const {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text;
-  }
+  void write(const std::string& path, const std::string& text) const { root_.write(path, text); }
   Topology detected(const std::string& verbs) const {
-    auto result = detect({.root = root_.string(), .hwloc_library = "", .nvml_library = "", .verbs_library = verbs});
+    auto result = detect({.root = root_.path(), .hwloc_library = "", .nvml_library = "", .verbs_library = verbs});
     EXPECT_TRUE(result) << (result ? "" : result.error().message);
     return std::move(result).value();
   }
@@ -110,7 +101,7 @@ class MachineWithCard : public ::testing::Test {
       if (link.kind == LinkKind::network) return link.up_gbps;
     return 0;
   }
-  fs::path root_;
+  const testing::TemporaryFolder root_;
 };
 
 TEST_F(MachineWithCard, VerbsRateTakesThePlaceOfSysfs) {
@@ -136,7 +127,7 @@ TEST_F(MachineWithCard, APortWithoutAGidIsTold) {
 }
 
 TEST_F(MachineWithCard, WithoutACardNobodyMissesVerbs) {
-  fs::remove_all(root_ / "sys/class/infiniband");
+  std::filesystem::remove_all(root_.path("sys/class/infiniband"));
   EXPECT_THAT(detected("/nonexistent/libibverbs.so.1").data().notes, Not(Contains(HasSubstr("libibverbs"))));
   const Topology topology = detected(FAKE_VERBS_INFINIBAND);  // as in a container that hides it from /sys
   EXPECT_EQ(card_gbps(topology), 50);
