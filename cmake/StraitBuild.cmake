@@ -114,8 +114,8 @@ function(strait_module name)
   target_link_libraries(strait_${name} PUBLIC strait_flags ${ARG_DEPENDS})
 endfunction()
 
-# strait_test(<name> [APART] SOURCES ... [DEPENDS ...] [LABELS ...] [PROCESSORS n]): a GoogleTest program, one CTest entry,
-# that includes what is in tests/ by its path there. The target tests_<label> builds all of a label.
+# strait_test(<name> [APART] SOURCES ... [DEPENDS ...] [LABELS ...] [PROCESSORS n] [TIMEOUT seconds]): a GoogleTest program,
+# one CTest entry, that includes what is in tests/ by its path there. The target tests_<label> builds all of a label.
 function(strait_test name)
   cmake_parse_arguments(ARG "APART" "PROCESSORS;TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
