@@ -12,6 +12,13 @@
 namespace strait::api {
 namespace {
 
+/// Return the value by which the user knows a reduction of PremulOps, and its number there. They follow the built-in
+/// ones.
+straitRedOp_t op_of_premul(std::uint32_t number) {
+  return static_cast<straitRedOp_t>(straitAvg + 1 + static_cast<int>(number));
+}
+std::uint32_t premul_of_op(int op) { return static_cast<std::uint32_t>(op - straitAvg - 1); }
+
 /// Sets the call's data type and reduction; looks up reductions that the user created.
 Status set_types(Call& call, Comm& comm, straitDataType_t type, int op) {
   if (type < 0 || static_cast<int>(type) >= data_type_count)
@@ -22,8 +29,7 @@ Status set_types(Call& call, Comm& comm, straitDataType_t type, int op) {
     call.op = static_cast<ReduceOp>(op);
     return {};
   }
-  const auto* premul =
-      op > straitAvg ? comm.premul_ops().find(static_cast<std::uint32_t>(op - straitAvg - 1)) : nullptr;
+  const auto* premul = op > straitAvg ? comm.premul_ops().find(premul_of_op(op)) : nullptr;
   if (premul == nullptr)
     return fail(Code::invalid_argument, std::string(name(call.collective)) + ": " + std::to_string(op) +
                                             " is no reduction of this communicator (straitRedOp_t)");
@@ -168,7 +174,7 @@ straitResult_t straitRedOpCreatePreMulSum(straitRedOp_t* op, const void* scalar,
     if (made.scalar.is_address && made.scalar.bits % bytes != 0)
       return invalid("straitRedOpCreatePreMulSum: a scalar of " + std::string(name(made.type)) +
                      " in device memory lies at a multiple of " + std::to_string(bytes) + " bytes");
-    *op = static_cast<straitRedOp_t>(straitAvg + 1 + static_cast<int>(comm.premul_ops().add(made)));
+    *op = op_of_premul(comm.premul_ops().add(made));
     return straitSuccess;
   });
 }
@@ -176,7 +182,7 @@ straitResult_t straitRedOpCreatePreMulSum(straitRedOp_t* op, const void* scalar,
 straitResult_t straitRedOpDestroy(straitRedOp_t op, straitComm_t handle) {
   return with_comm(handle, [&](Comm& comm) {
     if (static_cast<int>(op) <= straitAvg) return invalid("straitRedOpDestroy: built-in reductions stay");
-    return result_of(comm.premul_ops().remove(static_cast<std::uint32_t>(static_cast<int>(op) - straitAvg - 1)));
+    return result_of(comm.premul_ops().remove(premul_of_op(op)));
   });
 }
 

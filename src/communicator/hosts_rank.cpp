@@ -59,6 +59,12 @@ Status HostsRank::prepare() {
   return {};
 }
 
+kernels::Mailbox* HostsRank::mailbox() const { return static_cast<kernels::Mailbox*>(mailbox_.data()); }
+kernels::NetworkWords* HostsRank::words() const { return static_cast<kernels::NetworkWords*>(network_.data()); }
+std::byte* HostsRank::slots() const { return static_cast<std::byte*>(network_.data()) + kernels::network_words_bytes; }
+kernels::LaunchCounts* HostsRank::launch_counts() const {
+  return reinterpret_cast<kernels::LaunchCounts*>(memory_.data());
+}
 std::byte* HostsRank::scratch() const { return memory_.data() + scratch_offset_bytes; }
 
 Status HostsRank::open_memory() {
@@ -80,7 +86,7 @@ Status HostsRank::open_order() {
   CallOrder::Setup setup;
   STRAIT_ASSIGN(setup.driver, copy_engine::open_cuda_streams(request_.device));
   STRAIT_ASSIGN(setup.reader, copy_engine::open_cuda_streams(request_.device));
-  setup.counts = reinterpret_cast<kernels::LaunchCounts*>(memory_.data());
+  setup.counts = launch_counts();
   setup.seen = static_cast<kernels::LaunchCounts*>(seen_.data());
   setup.joins_graphs = request_.joins_graphs;
   STRAIT_ASSIGN(order_, CallOrder::open(std::move(setup)));
@@ -90,8 +96,8 @@ Status HostsRank::open_order() {
 Status HostsRank::open_proxy() {
   NetworkProxy::Setup setup;
   setup.rank = static_cast<int>(request_.rank);
-  setup.words = static_cast<kernels::NetworkWords*>(network_.data());
-  setup.slots = static_cast<std::byte*>(network_.data()) + kernels::network_words_bytes;
+  setup.words = words();
+  setup.slots = slots();
   setup.slot_bytes = slot_bytes;
   setup.lanes = static_cast<std::uint32_t>(request_.all.size());
   setup.exact_lanes = request_.exact_lanes;
@@ -150,12 +156,12 @@ Status HostsRank::launch(const NetworkLaunch& what, std::uint32_t max_sms, void*
                      "cannot copy what stays with the rank"));
   if (what.flows.empty() && what.call.collective == Collective::send_recv) return {};
   kernels::NetworkExchange argument{};
-  argument.ring.mailbox = static_cast<kernels::Mailbox*>(mailbox_.data());
-  argument.ring.launch_counts = reinterpret_cast<kernels::LaunchCounts*>(memory_.data());
+  argument.ring.mailbox = mailbox();
+  argument.ring.launch_counts = launch_counts();
   argument.ring.finished = order_->finished();
   argument.ring.ranks = 1;
-  argument.words = static_cast<kernels::NetworkWords*>(network_.data());
-  argument.slots = static_cast<std::byte*>(network_.data()) + kernels::network_words_bytes;
+  argument.words = words();
+  argument.slots = slots();
   argument.counts = reinterpret_cast<kernels::NetworkCounts*>(memory_.data() + counts_offset_bytes);
   argument.slot_bytes = slot_bytes;
   argument.first_step = what.first_step;
@@ -279,11 +285,11 @@ void HostsRank::raise_pending_failures() const {
 /// The attendant thread. If this communicator or an internal one fails, it makes all of them fail.
 void HostsRank::run_attendant(const std::stop_token& stop) {
   cuda::begin_own_thread(request_.device);
-  auto& mailbox = *static_cast<kernels::Mailbox*>(mailbox_.data());
+  kernels::Mailbox& told = *mailbox();
   for (int looks = 0; !stop.stop_requested(); ++looks) {
     raise_pending_failures();
-    if (request_.watch->has_failed() && mailbox.abort == 0) {
-      std::atomic_ref(mailbox.abort) = 1;
+    if (request_.watch->has_failed() && told.abort == 0) {
+      std::atomic_ref(told.abort) = 1;
       for (Comm* part : parts_) part->fail_in(request_.watch->sticky().error());
     }
     if (looks % looks_between_examinations == 0 && !request_.watch->has_failed()) (void)request_.watch->examine_peers();

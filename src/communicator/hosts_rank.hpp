@@ -63,6 +63,11 @@ class HostsRank final : public DeviceRank {
   Status open_proxy();
   Status carry_out(const Call& call);
   Status carry_out(const IslandStep& step);
+  // What lies in the pinned memory and in memory_.
+  kernels::Mailbox* mailbox() const;
+  kernels::NetworkWords* words() const;
+  std::byte* slots() const;
+  kernels::LaunchCounts* launch_counts() const;
   std::byte* scratch() const;
   Status carry_messages(std::span<const Call> calls, void* stream);
   /// `max_sms`: see Call.
