@@ -42,14 +42,7 @@ struct CommOptions {
   std::int64_t timeout_ms = 0;       ///< 0: STRAIT_TIMEOUT_MS
   int device = -1;                   ///< CUDA device; -1: a host rank
   DeviceOptions gpu;
-  double exchange_gbps = 0;        ///< GPU ranks over PCIe: GB/s of each while all exchange; 0: as found
-  bool measures_exchange = true;   ///< GPU ranks without P2P: whether they measure that rate
-  bool shares_gpus = false;        ///< GPU ranks: processes may share a GPU
   std::optional<WireFormat> wire;  ///< default of calls that can have one; none: STRAIT_WIRE
-  /// Size of a call's larger buffer from which it has that format; smaller calls stay exact. Unset: Comm::wire_bytes().
-  std::optional<std::size_t> wire_bytes;
-  bool wire_copies = false;         ///< whether all-gathers and all-to-alls have that format, too
-  std::uint32_t network_lanes = 0;  ///< GPU ranks of several hosts: lanes of each proxy; 0: network_lanes()
   // For the internal communicators of GPU ranks of several hosts (HostsRank).
   std::uint32_t averaged = 0;   ///< contributions by which an average divides; 0: one per rank
   std::vector<RankName> names;  ///< the ranks' names in errors; empty: as they joined
@@ -98,12 +91,12 @@ class Comm {
   /// Return the wire format of calls that can have one and do not specify it, whether it applies to calls that only
   /// copy (parameters, checkpoints), and the size of their larger buffer from which it applies.
   WireFormat wire() const { return *options_.wire; }
-  bool wire_copies() const { return options_.wire_copies; }
+  bool wire_copies() const { return wire_copies_; }
   std::size_t wire_bytes() const {
     // Values of smaller buffers seldom have like magnitudes, and a block has one scale.
     constexpr std::size_t least = 16 << 10;
     const std::size_t pays = device_ ? device_->wire_pays_bytes() : 0;
-    return options_.wire_bytes.value_or(std::max(least, pays));
+    return wire_bytes_.value_or(std::max(least, pays));
   }
 
   /// Checks and prepares a collective. To be called for each one before begin() or run(), and before any call of its
@@ -239,6 +232,8 @@ class Comm {
   std::uint32_t rank_ = 0;
   std::uint32_t ranks_ = 1;
   CommOptions options_;
+  std::optional<std::size_t> wire_bytes_;  ///< STRAIT_WIRE_BYTES, if it is set
+  bool wire_copies_ = false;               ///< STRAIT_WIRE_CALLS
   std::unique_ptr<Transport> transport_;
   std::string transport_name_;
   std::string transport_why_;

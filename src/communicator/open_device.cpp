@@ -72,7 +72,8 @@ struct Devices {
   bool are_of_one_host = true;
 };
 /// Checks that all ranks are GPU ranks or all host ranks, and returns their GPUs. Collective.
-Result<Devices> agree_on_devices(Channel& channel, const CommOptions& options, const Deadline& deadline) {
+Result<Devices> agree_on_devices(Channel& channel, const CommOptions& options, bool shares_gpus,
+                                 const Deadline& deadline) {
   Place own{options.device, options.gpu.max_sms, {}};
   Status found;
   if (options.device >= 0) {
@@ -88,7 +89,7 @@ Result<Devices> agree_on_devices(Channel& channel, const CommOptions& options, c
   Devices devices;
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
     const PeerInfo& peer = channel.peers()[rank];
-    STRAIT_TRY(check_pair(own, self, places[rank], peer, options.shares_gpus));
+    STRAIT_TRY(check_pair(own, self, places[rank], peer, shares_gpus));
     devices.are_of_one_host &= peer.same_host(self);
     devices.bus_ids.emplace_back(places[rank].bus_id);
   }
@@ -159,10 +160,11 @@ DeviceRank::Request Comm::device_request(const Opening& opening, const std::vect
     return agree(*channel_, status, what, device_deadline_);
   };
   request.gather = [this](std::uint32_t word) { return gather(*channel_, word, device_deadline_); };
-  request.exchange_rates = [this, bus_ids](bool through_host) {  // as rank 0 sees them
+  request.exchange_rates = [this, bus_ids, fixed_gbps = opening.exchange_gbps,
+                            measures = opening.measures_exchange](bool through_host) {  // as rank 0 sees them
     auto seen = rank_ == 0 ? find_exchange_rates(bus_ids, through_host) : ExchangeRates{};
-    if (options_.exchange_gbps > 0) seen.gbps = options_.exchange_gbps;
-    seen.is_fixed_by_user |= options_.exchange_gbps > 0 || !options_.measures_exchange;
+    if (fixed_gbps > 0) seen.gbps = fixed_gbps;
+    seen.is_fixed_by_user |= fixed_gbps > 0 || !measures;
     return gather(*channel_, seen, device_deadline_).map([](const auto& all) { return all.front(); });
   };
   request.goes_on = [this] {
@@ -176,7 +178,7 @@ DeviceRank::Request Comm::device_request(const Opening& opening, const std::vect
 }
 
 Status Comm::open_device(const Opening& opening) {
-  STRAIT_ASSIGN(const Devices devices, agree_on_devices(*channel_, options_, opening.deadline));
+  STRAIT_ASSIGN(const Devices devices, agree_on_devices(*channel_, options_, opening.shares_gpus, opening.deadline));
   if (options_.device < 0) return {};
   STRAIT_TRY(check_ranks(*options_.gpu.p2p, ranks_));
   if (!devices.are_of_one_host) return open_hosts(opening);

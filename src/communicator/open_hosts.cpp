@@ -82,8 +82,8 @@ Status Comm::open_hosts(const Opening& opening) {
     return made;
   };
   STRAIT_ASSIGN(request.host, join_part(request.hosts[host], host, options_.device));
-  const NetworkLanes lanes = options_.network_lanes != 0
-                                 ? NetworkLanes{options_.network_lanes, options_.network_lanes}
+  const NetworkLanes lanes = opening.network_lanes != 0
+                                 ? NetworkLanes{opening.network_lanes, opening.network_lanes}
                                  : network_lanes(opening.resources.least_cores, opening.resources.least_network_gbps,
                                                  ranks_ + request.hosts.size());
   request.exact_lanes = lanes.exact;

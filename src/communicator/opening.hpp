@@ -19,7 +19,11 @@ struct Comm::Opening {
   SelectOptions select{};
   Tuning tuning{};
   Simd simd = Simd::portable;
-  CommonResources resources{};  ///< known once the transport is open
+  double exchange_gbps = 0;         ///< GPU ranks over PCIe: GB/s of each while all exchange; 0: as found
+  bool measures_exchange = true;    ///< GPU ranks without P2P: whether they measure that rate
+  bool shares_gpus = false;         ///< GPU ranks: processes may share a GPU
+  std::uint32_t network_lanes = 0;  ///< GPU ranks of several hosts: lanes of each proxy; 0: network_lanes()
+  CommonResources resources{};      ///< known once the transport is open
 };
 
 }  // namespace strait

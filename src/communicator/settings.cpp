@@ -126,14 +126,14 @@ Status Comm::read_settings(Opening& opening) {
   STRAIT_ASSIGN(opening.select.slice_bytes, slice_bytes(environment));
   STRAIT_TRY(read_gpu_settings(options_.gpu, environment));
   options_.gpu.reducers.simd = opening.simd;
-  STRAIT_ASSIGN(options_.shares_gpus, environment.flag("STRAIT_SHARE_GPUS"));
-  STRAIT_ASSIGN(options_.exchange_gbps, exchange_gbps(environment));
-  STRAIT_ASSIGN(options_.measures_exchange, environment.flag("STRAIT_MEASURE_EXCHANGE"));
+  STRAIT_ASSIGN(opening.shares_gpus, environment.flag("STRAIT_SHARE_GPUS"));
+  STRAIT_ASSIGN(opening.exchange_gbps, exchange_gbps(environment));
+  STRAIT_ASSIGN(opening.measures_exchange, environment.flag("STRAIT_MEASURE_EXCHANGE"));
   STRAIT_ASSIGN(const std::string network_lanes, environment.text("STRAIT_NETWORK_LANES"));
-  options_.network_lanes = network_lanes == "auto" ? 0 : static_cast<std::uint32_t>(std::stoul(network_lanes));
-  STRAIT_ASSIGN(options_.wire_bytes, bytes_if_set(environment, "STRAIT_WIRE_BYTES"));
+  opening.network_lanes = network_lanes == "auto" ? 0 : static_cast<std::uint32_t>(std::stoul(network_lanes));
+  STRAIT_ASSIGN(wire_bytes_, bytes_if_set(environment, "STRAIT_WIRE_BYTES"));
   STRAIT_ASSIGN(const std::string wire_calls, environment.text("STRAIT_WIRE_CALLS"));
-  options_.wire_copies = wire_calls == "all";
+  wire_copies_ = wire_calls == "all";
   if (!options_.wire) {
     STRAIT_ASSIGN(const std::string wire, environment.text("STRAIT_WIRE"));
     options_.wire = from_name<WireFormat>(wire, wire_format_count);
