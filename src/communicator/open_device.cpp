@@ -162,7 +162,7 @@ DeviceRank::Request Comm::device_request(const Opening& opening, const std::vect
   request.gather = [this](std::uint32_t word) { return gather(*channel_, word, device_deadline_); };
   request.exchange_rates = [this, bus_ids, fixed_gbps = opening.exchange_gbps,
                             measures = opening.measures_exchange](bool through_host) {  // as rank 0 sees them
-    auto seen = rank_ == 0 ? find_exchange_rates(bus_ids, through_host) : ExchangeRates{};
+    auto seen = rank_ == 0 ? exchange_rates_of_gpus(bus_ids, through_host) : ExchangeRates{};
     if (fixed_gbps > 0) seen.gbps = fixed_gbps;
     seen.is_fixed_by_user |= fixed_gbps > 0 || !measures;
     return gather(*channel_, seen, device_deadline_).map([](const auto& all) { return all.front(); });

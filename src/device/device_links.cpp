@@ -7,7 +7,7 @@
 
 #include "base/log.hpp"
 #include "executor/cuda/runtime.hpp"
-#include "select/find_exchange_rates.hpp"
+#include "select/known_exchange.hpp"
 #include "topology/detect.hpp"
 #include "topology/nvml.hpp"
 
@@ -60,9 +60,9 @@ Status check_nvlink(int device, std::span<const std::string> bus_ids) {
   return {};
 }
 
-ExchangeRates find_exchange_rates(const std::vector<std::string>& bus_ids, bool through_host) {
+ExchangeRates exchange_rates_of_gpus(const std::vector<std::string>& bus_ids, bool through_host) {
   static const auto topology = detect();  // once: takes as long as everything else that a communicator needs
-  if (topology) return exchange_rates(*topology, process_rates(), bus_ids, through_host);
+  if (topology) return known_exchange_rates(*topology, process_rates(), bus_ids, through_host);
   log_warn(0, "what joins the GPUs cannot be seen: " + topology.error().message +
                   ". Calls are cut as on PCIe Gen5, unless ranks measure clearly less; STRAIT_EXCHANGE_GBPS says what "
                   "their links give");

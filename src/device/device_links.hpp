@@ -20,6 +20,6 @@ Result<std::string> device_bus_id(int device);
 Status check_nvlink(int device, std::span<const std::string> bus_ids);
 /// Returns the rates of these GPUs over PCIe, as far as the calibration and the machine itself tell
 /// (select/exchange_rates.hpp).
-ExchangeRates find_exchange_rates(const std::vector<std::string>& bus_ids, bool through_host);
+ExchangeRates exchange_rates_of_gpus(const std::vector<std::string>& bus_ids, bool through_host);
 
 }  // namespace strait

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "select/predict.hpp"
+#include "sim/predict.hpp"
 
 /// Predicts what ranks would run on a machine, and for how long. This is the plan that predict() finds fastest, except
 /// that for GPU ranks of one host only what these ranks really do is considered (docs/gpus.md).

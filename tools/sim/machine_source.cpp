@@ -12,7 +12,7 @@
 #include "perf/geometry.hpp"
 #include "perf/table.hpp"
 #include "select/calibration.hpp"
-#include "select/find_exchange_rates.hpp"
+#include "select/known_exchange.hpp"
 #include "select/link_rates.hpp"
 #include "topology/builtin_machines.hpp"
 #include "topology/detect.hpp"
@@ -63,7 +63,8 @@ Result<Machine> machine_on(const Topology& topology, const MachineOptions& optio
   STRAIT_ASSIGN(Machine machine, place_on_gpus(topology, options.ranks, known_gpu_rates(topology, known)));
   // For this machine, communicators use only rates that were measured, none that are merely assumed.
   if (options.topology.empty() && machine.arena && machine.arena != kernels::ArenaKind::nvlink)
-    machine.exchange = exchange_rates(topology, known, machine.bus_ids, machine.arena == kernels::ArenaKind::host);
+    machine.exchange =
+        known_exchange_rates(topology, known, machine.bus_ids, machine.arena == kernels::ArenaKind::host);
   return machine;
 }
 

@@ -6,8 +6,8 @@
 
 #include "base/error.hpp"
 #include "base/types.hpp"
-#include "select/machine_model.hpp"
-#include "select/predict.hpp"
+#include "sim/machine_model.hpp"
+#include "sim/predict.hpp"
 
 namespace CLI {
 class App;

@@ -149,7 +149,7 @@ Result<std::unique_ptr<DeviceRank>> DeviceRank::open(const Request& request) {
   }
   return std::make_unique<FakeDeviceRank>(request, rates, std::move(staging));
 }
-ExchangeRates find_exchange_rates(const std::vector<std::string>& bus_ids, bool through_host) {
+ExchangeRates exchange_rates_of_gpus(const std::vector<std::string>& bus_ids, bool through_host) {
   return {++testing::fake_gpu.looks + (through_host ? 0.5 : 0), static_cast<double>(bus_ids.size())};
 }
 Result<void*> allocate_device_memory(int /*device*/, std::size_t /*bytes*/) {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "select/cpu_reduce.hpp"
-#include "select/find_exchange_rates.hpp"
-#include "select/machine_model.hpp"
+#include "select/known_exchange.hpp"
+#include "sim/machine_model.hpp"
 #include "topology/builtin_machines.hpp"
 
 namespace strait {
@@ -99,7 +99,7 @@ TEST(Rates, OfMemoryAndSocketsAreNoLimitUntilMeasured) {
     if (link.kind == LinkKind::pcie) link.pcie = {.gigatransfers = 32, .lanes = 16};
     if (link.kind == LinkKind::socket) link.up_gbps = link.down_gbps = 5;
   }
-  const auto rate = [&] { return exchange_rates(*Topology::make(data), {}, bus_ids, true).gbps; };
+  const auto rate = [&] { return known_exchange_rates(*Topology::make(data), {}, bus_ids, true).gbps; };
   EXPECT_NEAR(rate(), 40, 1e-9) << "up a link";
   const Topology detected = *Topology::make(data);
   const DeviceId numa = detected.all(DeviceKind::numa).front();

@@ -1,4 +1,4 @@
-#include "select/machine_model.hpp"
+#include "sim/machine_model.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,9 +7,9 @@
 
 #include "doctor/check_calibration.hpp"
 #include "doctor/measure_host_sums.hpp"
-#include "select/find_exchange_rates.hpp"
+#include "select/known_exchange.hpp"
 #include "select/link_rates.hpp"
-#include "select/machine_model.hpp"
+#include "sim/machine_model.hpp"
 #include "topo/measurements.hpp"
 #include "topology/builtin_machines.hpp"
 #include "topology/json.hpp"
@@ -90,20 +90,21 @@ TEST(CalibratedGpus, TellWhatAllExchangeAtOnce) {
   const Topology topology = machine();
   const std::vector<std::string> both{"0000:41:00.0", "0000:42:00.0"};
   KnownRates known{{}, "machine.json", true, {}, {}};
-  EXPECT_EQ(exchange_rates(topology, known, both, true).gbps, 0) << "only assumed";
+  EXPECT_EQ(known_exchange_rates(topology, known, both, true).gbps, 0) << "only assumed";
   const std::string own = topology_fingerprint(topology);
   known.links[own] = {{"gpu0", "port0", 8, 0, "alone"}, {"port0", "gpu0", 10, 0, "alone"},
                       {"gpu1", "port0", 8, 0, "alone"}, {"port0", "gpu1", 10, 0, "alone"},
                       {"port0", "numa0", 9, 0, "all"},  {"numa0", "port0", 11, 0, "all"}};
-  const ExchangeRates without_sums = exchange_rates(topology, known, both, true);
+  const ExchangeRates without_sums = known_exchange_rates(topology, known, both, true);
   EXPECT_DOUBLE_EQ(without_sums.gbps, 4.5) << "both share the 9 GB/s up to the memory";
   EXPECT_EQ(without_sums.sums_gbps, 0);
   EXPECT_FALSE(without_sums.is_fixed_by_user) << "what they share without PCIe showing it is not seen";
   known.gpus[own].host_sums_gbps = 50;
-  EXPECT_EQ(exchange_rates(topology, known, both, true).sums_gbps, 50);
+  EXPECT_EQ(known_exchange_rates(topology, known, both, true).sums_gbps, 50);
   const std::vector<std::string> as_drivers_write{"0000:41:00.0", "00000000:42:00.0"};
-  EXPECT_EQ(exchange_rates(topology, known, as_drivers_write, true).gbps, without_sums.gbps);
-  EXPECT_EQ(exchange_rates(topology, known, {"0000:41:00.0", "0000:99:00.0"}, true).gbps, 0) << "another machine's";
+  EXPECT_EQ(known_exchange_rates(topology, known, as_drivers_write, true).gbps, without_sums.gbps);
+  EXPECT_EQ(known_exchange_rates(topology, known, {"0000:41:00.0", "0000:99:00.0"}, true).gbps, 0)
+      << "another machine's";
 }
 
 TEST(Doctor, AsksForWhatHasNotBeenMeasured) {

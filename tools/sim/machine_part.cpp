@@ -2,7 +2,7 @@
 #include <functional>
 #include <utility>
 
-#include "select/machine_model.hpp"
+#include "sim/machine_model.hpp"
 
 namespace strait {
 namespace {

@@ -24,7 +24,7 @@ bool knows_rates(const Topology& topology, std::span<const DeviceId> gpus);
 /// Returns the rates of the GPUs with these PCI addresses, from the topology and its calibration. A rate that would
 /// rest on assumptions is unknown (0); links between sockets that were not measured count as unlimited. The rate of CPU
 /// sums is known only if it was measured.
-ExchangeRates exchange_rates(const Topology& topology, const KnownRates& known, const std::vector<std::string>& bus_ids,
-                             bool through_host);
+ExchangeRates known_exchange_rates(const Topology& topology, const KnownRates& known,
+                                   const std::vector<std::string>& bus_ids, bool through_host);
 
 }  // namespace strait

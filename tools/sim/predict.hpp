@@ -9,8 +9,8 @@
 #include "base/error.hpp"
 #include "base/types.hpp"
 #include "base/wire_format.hpp"
-#include "select/machine_model.hpp"
 #include "select/select.hpp"
+#include "sim/machine_model.hpp"
 
 /// Predicts which plan would be chosen on a machine, and how long each alternative would take.
 namespace strait {

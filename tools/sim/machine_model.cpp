@@ -1,11 +1,11 @@
-#include "select/machine_model.hpp"
+#include "sim/machine_model.hpp"
 
 #include <algorithm>
 #include <map>
 #include <set>
 #include <span>
 
-#include "select/find_exchange_rates.hpp"
+#include "select/known_exchange.hpp"
 #include "topology/shape.hpp"
 #include "topology/sysfs_files.hpp"
 

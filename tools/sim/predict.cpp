@@ -1,4 +1,4 @@
-#include "select/predict.hpp"
+#include "sim/predict.hpp"
 
 #include <algorithm>
 #include <array>

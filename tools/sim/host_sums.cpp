@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "select/machine_model.hpp"
+#include "sim/machine_model.hpp"
 
 namespace strait {
 namespace {

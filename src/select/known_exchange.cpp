@@ -1,4 +1,4 @@
-#include "select/find_exchange_rates.hpp"
+#include "select/known_exchange.hpp"
 
 #include <algorithm>
 #include <map>
@@ -68,8 +68,8 @@ bool knows_rates(const Topology& topology, std::span<const DeviceId> gpus) {
   return std::all_of(gpus.begin(), gpus.end(), is_known);
 }
 
-ExchangeRates exchange_rates(const Topology& topology, const KnownRates& known, const std::vector<std::string>& bus_ids,
-                             bool through_host) {
+ExchangeRates known_exchange_rates(const Topology& topology, const KnownRates& known,
+                                   const std::vector<std::string>& bus_ids, bool through_host) {
   const Topology with_rates = without_assumptions(with_known_rates(topology, known));
   std::vector<DeviceId> gpus;
   std::set<DeviceId> nodes;
