@@ -154,6 +154,8 @@ class PromptParts {
   template <class BeforeWaiting>
   __device__ __forceinline__ bool send(bool goes_on, BeforeWaiting&& before_waiting) {
     goes_on = goes_on && goes_on_;
+    // Another block of this launch may give up while the threads of a warp look whether any has.
+    if (ring_.gave_up != nullptr) goes_on = !__any_sync(0xffffffffu, !goes_on);
     if (goes_on && !is_free_) {
       before_waiting();
       goes_on = await_slots<P>(call_, first);

@@ -7,6 +7,7 @@
 //
 #include <gtest/gtest.h>
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <variant>
 #include <vector>
@@ -37,9 +38,10 @@ constexpr std::size_t count = 3000;
 /// Calls of one collective, on ranks that are threads.
 class Finished : public ::testing::TestWithParam<Kernel> {
  protected:
-  Finished()
-      : machine_(ranks, 2,
-                 {.flagged_bytes = GetParam().flagged_bytes, .p2p = true, .algorithm = GetParam().algorithm}) {
+  static Machine::Options options() {
+    return {.flagged_bytes = GetParam().flagged_bytes, .p2p = true, .algorithm = GetParam().algorithm};
+  }
+  Finished() : machine_(ranks, 2, options()) {
     c_.collective = GetParam().collective;
     c_.type = DataType::uint8;
     c_.count = count;
@@ -113,6 +115,32 @@ TEST_P(Finished, LaunchesThatGiveUpCount) {
       EXPECT_EQ(finished, blocks);
     }
   EXPECT_NE(machine_.mailbox(rank).event, kernels::Mailbox::Event::none);
+}
+
+/// A block gives up while threads of another one, which begins later, look whether any has: these must agree.
+TEST_P(Finished, LaunchesCountIfBlocksGiveUpWhileOthersBegin) {
+  constexpr std::uint32_t rank = 1;
+  Bytes data = input(rank, 1);
+  for (int turn = 0; turn < 40; ++turn) {
+    Machine machine(ranks, 2, options());
+    const auto all = machine.calls(rank).launches_of(call_of(c_, data.data(), data.data(), Bytes(8)));
+    DeviceLaunch launch = all.front();
+    std::uint32_t finished = 0, gave_up = 0;
+    std::visit(
+        [&](auto& argument) {
+          argument.ring.timeout_ns = 1'000'000;
+          argument.ring.gave_up = &gave_up;
+        },
+        launch.argument);
+    {
+      const std::jthread elsewhere([&] {
+        std::this_thread::sleep_for(std::chrono::microseconds(20 * turn));
+        std::atomic_ref(gave_up).store(1);
+      });
+      run(launch, &finished);
+    }
+    EXPECT_EQ(finished, launch.blocks);
+  }
 }
 
 }  // namespace
