@@ -12,6 +12,8 @@ struct Launcher {
   LaunchInfo info;
   bool one_host = false;
   HostPort root{};  ///< no host: the launcher does not say where rank 0 runs
+  /// Tells this job from others of one host. For a name on that host only: it differs from host to host.
+  std::string on_host;
 };
 
 /// Reads a whole number from a launcher's variable.
@@ -74,12 +76,22 @@ Result<Launcher> read_torchrun(const Environment& environment) {
   return launcher;
 }
 
+/// Returns where the PMIx server of this job and host listens; "" if there is none. Its port tells jobs apart whose
+/// namespaces are equal: Open MPI 5 makes these of a host's name and a pid, which containers may have in common.
+std::string pmix_server(const Environment& environment) {
+  for (const char* name :
+       {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3", "PMIX_SERVER_URI21", "PMIX_SERVER_URI2"})
+    if (is_set(environment, name)) return environment.raw(name);
+  return "";
+}
+
 Result<Launcher> read_open_mpi(const Environment& environment) {
   STRAIT_ASSIGN(Launcher launcher,
                 read_numbers(environment, "Open MPI",
                              {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"}));
   launcher.one_host = environment.raw("OMPI_COMM_WORLD_LOCAL_SIZE") == environment.raw("OMPI_COMM_WORLD_SIZE");
   launcher.info.job = "Open MPI " + environment.raw("PMIX_NAMESPACE") + " " + environment.raw("OMPI_MCA_orte_hnp_uri");
+  launcher.on_host = pmix_server(environment);
   return launcher;
 }
 
@@ -186,7 +198,7 @@ Status choose_meeting(const Environment& environment, const Launcher& launcher, 
   } else if (launcher.one_host) {
     info.meeting = Meeting::local;
     // For the socket's name only: a key is derived without the address, which hosts may spell differently.
-    info.job += " " + launcher.root.host;
+    info.job += " " + launcher.root.host + launcher.on_host;
     return {};
   } else if (is_set(environment, "PMIX_RANK") && info.launcher != "torchrun" && info.launcher != "STRAIT_RANK") {
     info.meeting = Meeting::pmix;

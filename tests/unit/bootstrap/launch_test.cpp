@@ -161,6 +161,23 @@ TEST(Launch, OpenMpi) {
               FailsWith(Code::invalid_usage, HasSubstr("STRAIT_ROOT")));
 }
 
+/// Containers may have their host's name and network in common, and Open MPI 5 names a job after host and pid.
+TEST(Launch, OpenMpiTellsJobsApartByTheirServers) {
+  const auto at = [](const char* version, const char* port) {
+    return with(open_mpi, {{"PMIX_SERVER_URI" + std::string(version), std::string("n.0;tcp4://127.0.0.1:") + port}});
+  };
+  for (const char* version : {"41", "4", "3", "21", "2"}) {
+    const auto one = read(at(version, "35521"));
+    ASSERT_TRUE(one) << one.error().message;
+    EXPECT_EQ(one->job, read(with(at(version, "35521"), {{"OMPI_COMM_WORLD_RANK", "2"}, {"PMIX_RANK", "2"}}))->job);
+    EXPECT_NE(one->job, read(at(version, "35522"))->job);
+    EXPECT_NE(one->job, read(open_mpi)->job);
+  }
+  // Every host has a server of its own, and all have one key.
+  const Variables root = {{"STRAIT_ROOT", "node7:7000"}, {"STRAIT_KEY", secret}};
+  EXPECT_EQ(read(with(at("41", "35521"), root))->key, read(with(at("41", "35522"), root))->key);
+}
+
 TEST(Launch, Slurm) {
   auto info = read(with(slurm, {{"STRAIT_KEY", secret}}));
   ASSERT_TRUE(info) << info.error().message;
