@@ -8,8 +8,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 
+#include "base/own_thread.hpp"
 #include "base/shared_library.hpp"
+#include "base/shortage.hpp"
 
 namespace strait {
 namespace {
@@ -45,14 +48,27 @@ Result<Library> load_library() {
   return library;
 }
 
-/// The result of one non-blocking call. Shared by the waiter and libpmix, which may answer after the waiter has given
-/// up.
+/// The result of one call. Shared by the waiter and libpmix, which may answer after the waiter has given up.
 struct Answer {
   std::mutex mutex;
   std::condition_variable arrived;
   std::optional<pmix_status_t> status;
+  bool is_awaited = true;
+  pmix_proc_t self{};  ///< of PMIx_Init
   std::string text;
   std::uint32_t number = 0;
+
+  bool still_awaited() {
+    std::lock_guard lock(mutex);
+    return is_awaited;
+  }
+  /// Returns whether anyone still waits for it.
+  bool finish(pmix_status_t result) {
+    std::lock_guard lock(mutex);
+    status = result;
+    arrived.notify_one();
+    return is_awaited;
+  }
 
   static std::shared_ptr<Answer>* hold(const std::shared_ptr<Answer>& answer) {
     return new std::shared_ptr<Answer>(answer);
@@ -68,6 +84,37 @@ struct Answer {
   }
 };
 
+/// Held by a call of libpmix that may hang: the next one waits for it, because it would find libpmix half initialized.
+std::mutex& turn() {
+  static auto* const mutex = new std::mutex;  // never destroyed: the thread may outlive main()
+  return *mutex;
+}
+
+/// Begins a call of libpmix that waits for the launcher's server as long as that takes, on a thread of its own, which
+/// may outlive the wait for the answer.
+template <class Call>
+Result<std::shared_ptr<Answer>> begin(Call call) {
+  return catch_shortage([&]() -> Result<std::shared_ptr<Answer>> {
+    auto answer = std::make_shared<Answer>();
+    const SignalsBlocked blocked;
+    std::thread([answer, call] {
+      is_own_thread = true;
+      const std::scoped_lock own_turn(turn());
+      if (answer->still_awaited()) call(*answer);
+    }).detach();
+    return answer;
+  });
+}
+
+/// Why an answer may not come, and what to do about it.
+struct Cause {
+  const char* text;
+  const char* advice;
+};
+constexpr Cause missing_rank{"a rank of the job has not started to join", "Start it, or look at its output"};
+constexpr Cause silent_server{"the launcher's PMIx server does not answer",
+                              "Look whether mpirun, orted, prted or slurmstepd is stopped on this host"};
+
 void on_operation(pmix_status_t status, void* held) { Answer::deliver(held, status, nullptr); }
 void on_value(pmix_status_t status, pmix_value_t* value, void* held) { Answer::deliver(held, status, value); }
 
@@ -76,13 +123,22 @@ class Session {
   static Result<std::unique_ptr<Session>> open(const Wait& wait) {
     STRAIT_ASSIGN(Library library, load_library());
     std::unique_ptr<Session> session(new Session(library, wait));
-    STRAIT_TRY(session->check("PMIx_Init", library.init(&session->self_, nullptr, 0)));
+    STRAIT_ASSIGN(auto answer, begin([library](Answer& init) {
+                    const pmix_status_t status = library.init(&init.self, nullptr, 0);
+                    if (!init.finish(status) && status == PMIX_SUCCESS) library.finalize(nullptr, 0);
+                  }));
+    STRAIT_TRY(session->await("PMIx_Init", *answer, silent_server, wait));
+    session->self_ = answer->self;
     session->open_ = true;
     return session;
   }
   ~Session() {
     // PMIx_Finalize could block forever while an answer is outstanding.
-    if (open_ && !abandoned_) library_.finalize(nullptr, 0);
+    if (!open_ || abandoned_) return;
+    constexpr std::int64_t patience_ms = 1000;  // what was to be exchanged is there: nothing depends on the answer
+    const auto finalize = [library = library_](Answer& answer) { answer.finish(library.finalize(nullptr, 0)); };
+    if (const auto answer = begin(finalize))
+      (void)await("PMIx_Finalize", **answer, silent_server, {Deadline::after_ms(patience_ms), wait_.abort});
   }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -92,7 +148,8 @@ class Session {
     value.type = PMIX_STRING;
     value.data.string = text.data();
     STRAIT_TRY(check("PMIx_Put", library_.put(PMIX_GLOBAL, key.c_str(), &value)));
-    return check("PMIx_Commit", library_.commit());
+    STRAIT_ASSIGN(auto answer, begin([library = library_](Answer& commit) { commit.finish(library.commit()); }));
+    return await("PMIx_Commit", *answer, silent_server, wait_);
   }
 
   Status fence() {
@@ -122,22 +179,25 @@ class Session {
     return fail(Code::remote_error, what + " failed: " + library_.error_string(status) + remedy);
   }
 
+  /// For a non-blocking call that `started` says has begun, or not.
   Status await(const std::string& what, pmix_status_t started, std::shared_ptr<Answer>* held, Answer& answer) {
-    if (started != PMIX_SUCCESS) {
-      delete held;  // no callback will come
-      return started == PMIX_OPERATION_SUCCEEDED ? Status{} : check(what, started);
-    }
+    if (started == PMIX_SUCCESS) return await(what, answer, missing_rank, wait_);
+    delete held;  // no callback will come
+    return started == PMIX_OPERATION_SUCCEEDED ? Status{} : check(what, started);
+  }
+
+  Status await(const std::string& what, Answer& answer, const Cause& cause, const Wait& wait) {
     std::unique_lock lock(answer.mutex);
     while (!answer.status) {
-      abandoned_ = wait_.aborted() || wait_.deadline.expired();
-      if (wait_.aborted()) return fail(Code::aborted, "aborted during " + what);
+      const bool aborted = wait.aborted();
+      abandoned_ = aborted || wait.deadline.expired();
+      answer.is_awaited = !abandoned_;
+      if (aborted) return fail(Code::aborted, "aborted during " + what);
       if (abandoned_)
         return fail(Code::timeout,
-                    what + " did not finish by the deadline: a rank of the job has not started to join" + remedy);
-      wait_.remind(what +
-                   " of the launcher has not finished: a rank of the job has not started to join. Start it, or " +
-                   "look at its output");
-      answer.arrived.wait_for(lock, std::chrono::milliseconds(wait_.deadline.poll_ms()));
+                    what + " did not finish by the deadline: " + cause.text + ". " + cause.advice + remedy);
+      wait.remind(what + " of the launcher has not finished: " + cause.text + ". " + cause.advice);
+      answer.arrived.wait_for(lock, std::chrono::milliseconds(wait.deadline.poll_ms()));
     }
     return check(what, *answer.status);
   }
