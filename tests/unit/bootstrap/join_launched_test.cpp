@@ -1,0 +1,196 @@
+#include <sys/un.h>
+
+#include "bootstrap/launch.hpp"
+#include "bootstrap/local_meeting.hpp"
+#include "launchers.hpp"
+#include "support/another_user.hpp"
+#include "support/free_port.hpp"
+#include "support/stopwatch.hpp"
+
+namespace strait::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// Starts `ranks` ranks as threads, twice over, as a program that makes two communicators does.
+void join_as(int ranks, const std::function<Variables(int)>& variables) {
+  on_ranks(ranks, [&](int rank) {
+    Environment environment = environment_of(variables(rank));
+    for (int start = 0; start < 3; ++start) {
+      auto info = read_launch_environment(environment);
+      ASSERT_TRUE(info) << info.error().message;
+      JoinOptions options;
+      options.environment = environment;
+      options.wait = within_ms(10'000);
+      auto channel = join_launched(*info, options);
+      ASSERT_TRUE(channel) << channel.error().message;
+      EXPECT_EQ((*channel)->rank(), rank);
+      EXPECT_EQ((*channel)->ranks(), ranks);
+      EXPECT_TRUE((*channel)->barrier(within_ms(10'000)));
+    }
+  });
+}
+
+TEST(JoinLaunched, Alone) {
+  join_as(1, [](int) { return Variables{}; });
+}
+
+TEST(JoinLaunched, OnOneHostOverAUnixSocket) {
+  const FreePort port;
+  const std::string job = port.text();  // any text that no other test uses now
+  join_as(5, [&](int rank) {
+    return with(open_mpi, {{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
+                           {"OMPI_COMM_WORLD_SIZE", "5"},
+                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "5"},
+                           {"PMIX_NAMESPACE", job}});
+  });
+}
+
+TEST(JoinLaunched, AtAnAddress) {
+  const FreePort port;
+  const std::string root = "127.0.0.1:" + port.text();
+  join_as(4, [&](int rank) {
+    return Variables{
+        {"STRAIT_RANK", std::to_string(rank)}, {"STRAIT_RANKS", "4"}, {"STRAIT_ROOT", root}, {"STRAIT_KEY", secret}};
+  });
+}
+
+TEST(JoinLaunched, AtAnIpv6Address) {
+  auto probe = listen_at(address_of("::1"));
+  if (!probe) GTEST_SKIP() << "this host has no IPv6: " << probe.error().message;
+  std::string root = "[::1]:" + std::to_string(probe->local_address()->port);
+  *probe = Socket();
+  join_as(4, [&](int rank) {
+    return Variables{{"STRAIT_SOCKET_IFNAME", ""},
+                     {"STRAIT_RANK", std::to_string(rank)},
+                     {"STRAIT_RANKS", "4"},
+                     {"STRAIT_ROOT", root},
+                     {"STRAIT_KEY", secret}};
+  });
+}
+
+Joined join_with(const Variables& variables, std::int64_t timeout_ms = 20'000) {
+  const Environment environment = environment_of(variables);
+  JoinOptions options;
+  options.environment = environment;
+  options.wait = within_ms(timeout_ms);
+  return join_launched(*read_launch_environment(environment), options);
+}
+
+/// Rank 2 was not there when the start failed. All begin anew, the other ranks until rank 0 has done so, too.
+void join_after_a_failure(const std::function<Variables(int rank, int ranks)>& variables) {
+  on_ranks(2, [&](int rank) {
+    EXPECT_THAT(join_with(variables(rank, 3 + rank)), FailsWith(Code::mismatch, HasSubstr("disagree")));
+  });
+  const Stopwatch watch;
+  on_ranks(3, [&](int rank) {
+    Joined joined = join_with(variables(rank, 3));
+    for (const auto until = Deadline::after_ms(10'000); !joined && rank != 0 && !until.expired();)
+      joined = join_with(variables(rank, 3));
+    ASSERT_TRUE(joined) << joined.error().message;
+    EXPECT_TRUE((*joined)->barrier(within_ms(10'000)));
+  });
+  EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
+}
+
+TEST(JoinLaunched, AgainAtAnAddressAfterAFailure) {
+  const FreePort port;
+  const std::string root = "127.0.0.1:" + port.text();
+  join_after_a_failure([&](int rank, int ranks) {
+    return Variables{{"STRAIT_RANK", std::to_string(rank)},
+                     {"STRAIT_RANKS", std::to_string(ranks)},
+                     {"STRAIT_ROOT", root},
+                     {"STRAIT_KEY", secret}};
+  });
+}
+
+TEST(JoinLaunched, AgainOnOneHostAfterAFailure) {
+  const FreePort port;
+  const std::string job = port.text();
+  join_after_a_failure([&](int rank, int ranks) {
+    return with(open_mpi, {{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
+                           {"OMPI_COMM_WORLD_SIZE", std::to_string(ranks)},
+                           {"OMPI_COMM_WORLD_LOCAL_SIZE", std::to_string(ranks)},
+                           {"PMIX_NAMESPACE", job}});
+  });
+}
+
+/// What listens for the others has not heard yet that this rank has failed by itself.
+TEST(JoinLaunched, AgainAtOnceAfterAFailureOfItsOwn) {
+  const FreePort port;
+  const Variables variables = {
+      {"STRAIT_RANK", "0"}, {"STRAIT_RANKS", "2"}, {"STRAIT_ROOT", "127.0.0.1:" + port.text()}, {"STRAIT_KEY", secret}};
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT(join_with(with(variables, {{"STRAIT_SOCKET_IFNAME", "nosuch"}})),
+                FailsWith(Code::invalid_argument, HasSubstr("nosuch")));
+    EXPECT_THAT(join_with(variables, 1000), FailsWith(Code::timeout, HasSubstr("by the deadline: 1")));
+  }
+}
+
+TEST(JoinLaunched, AnotherPortHolderIsNamed) {
+  auto listener = listen_at(address_of("127.0.0.1"));
+  std::string root = listener->local_address()->to_string();
+  Environment environment =
+      environment_of({{"STRAIT_RANK", "0"}, {"STRAIT_RANKS", "2"}, {"STRAIT_ROOT", root}, {"STRAIT_KEY", secret}});
+  JoinOptions options;
+  options.environment = environment;
+  options.wait = within_ms(300);
+  EXPECT_THAT(join_launched(*read_launch_environment(environment), options),
+              FailsWith(Code::system_error, AllOf(HasSubstr(root), HasSubstr("Another process listens there"))));
+}
+
+TEST(JoinLaunched, ALocalRankWithoutRankZeroGivesUpByItsDeadline) {
+  EXPECT_THAT(ask_local_root("a job that nobody started", within_ms(80)),
+              FailsWith(Code::timeout, AllOf(HasSubstr("rank 0"), HasSubstr("STRAIT_ROOT"))));
+}
+
+/// At an abstract unix socket with that name.
+HandOut hand_out_at(const std::string& name) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  name.copy(address.sun_path + 1, name.size());
+  Socket listener(UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  EXPECT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
+  EXPECT_EQ(::listen(listener.get(), 8), 0);
+  return HandOut(std::move(listener));
+}
+
+/// By descriptors whose last close takes long.
+TEST(AtTheUnixSocket, AnotherUserHoldsNobodyUp) {
+  const AnotherUser other;
+  if (!other) GTEST_SKIP() << "needs privileges";
+  const std::string name = "strait-test-" + std::to_string(::getpid());
+  RootOptions options;
+  options.hand_out = hand_out_at(name);
+  ASSERT_TRUE(other.sends_to(name, SOCK_STREAM));
+  const Stopwatch watch;
+  const auto joined = join_all(make_id(std::move(options)), {options_of(0, 1, 10'000)});
+  EXPECT_TRUE(joined[0]);
+  HandOut unanswered = hand_out_at(name + "-unanswered");
+  ASSERT_TRUE(other.sends_to(name + "-unanswered", SOCK_STREAM));
+  unanswered.close();
+  EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
+}
+
+TEST(AtTheUnixSocket, AnotherUserIsSaidToHoldItAtOnce) {
+  const AnotherUser other;
+  if (!other) GTEST_SKIP() << "needs privileges";
+  const FreePort port;
+  const std::string job = port.text();
+  sockaddr_un address{};
+  socklen_t size = sizeof(address);
+  {
+    const auto listener = listen_for_local_ranks(job, within_ms(1000));
+    ASSERT_TRUE(listener) << listener.error().message;
+    ASSERT_EQ(::getsockname(listener->get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  }
+  ASSERT_TRUE(other.listens_at({address.sun_path + 1, size - offsetof(sockaddr_un, sun_path) - 1}));
+  const auto fails = FailsWith(Code::remote_error, HasSubstr("belongs to another user (uid 65534)"));
+  EXPECT_THAT(listen_for_local_ranks(job, within_ms(2000)), fails);
+  EXPECT_THAT(ask_local_root(job, within_ms(2000)), fails);
+}
+
+}  // namespace
+}  // namespace strait::testing
