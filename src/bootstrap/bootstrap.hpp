@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -40,6 +41,9 @@ struct JoinOptions {
   /// For rejoin(): the root that answers may still belong to an earlier set of ranks (RootOptions::rank_set); this rank
   /// then tries again until its own root listens.
   bool awaits_next_root = false;
+  /// If set: the root may have ended, or may be about to, since the id was obtained. A rank that finds it so asks here
+  /// for the id of the next one, until the deadline.
+  std::function<Result<UniqueId>()> renew_id{};
   /// The numbers by which messages name the ranks, by rank; empty: the ranks themselves. Set by rejoin(), whose callers
   /// know the ranks by their earlier numbers.
   std::vector<int> known_as;

@@ -101,7 +101,8 @@ class ChannelBuilder {
     // A root ends once its ranks have joined, so that nothing listens any more for those that come with the same id.
     return {false,
             "Nothing listens there: the process that did has ended or failed (see its own error), or the address is "
-            "another machine's; or the unique id was used for a communicator before: an id serves one"};
+            "another machine's; or the unique id was used for a communicator before: an id serves one",
+            options_.renew_id ? Code::in_progress : Code::remote_error};
   }
 
   Error cannot_join(Error error) const {
@@ -127,15 +128,26 @@ class ChannelBuilder {
     for (std::string why;;) {
       const Status announced = announce_self(self);
       auto answer = announced ? wait_for_root() : tl::unexpected(announced.error());
-      if (!answer && answer.error().code == Code::in_progress) {  // the root of another set of ranks
-        why = answer.error().message;
+      if (!answer && answer.error().code == Code::in_progress) {  // the root of another set of ranks, or attempt
+        if (announced) why = answer.error().message;
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        continue;
+        const Status renewed = renew_id(why);
+        if (renewed) continue;
+        answer = tl::unexpected(renewed.error());
       }
       if (!answer && answer.error().code == Code::timeout && !why.empty())
         answer.error().message += ". The last answer was: " + why;
       return answer;
     }
+  }
+
+  /// `why`: what an earlier root has answered, if any has.
+  Status renew_id(const std::string& why) {
+    if (!options_.renew_id) return {};
+    if (!why.empty()) greeting_.remind("rank 0 has not begun again after the attempt that failed: " + why);
+    STRAIT_ASSIGN(id_, options_.renew_id());
+    if (options_.progress != nullptr) options_.progress->set_root(id_.root);
+    return {};
   }
 
   Status announce_self(PeerInfo& self) {
@@ -316,7 +328,7 @@ class ChannelBuilder {
     return tl::unexpected(std::move(error));
   }
 
-  const UniqueId& id_;
+  UniqueId id_;
   const JoinOptions& options_;
   WaitReminder reminder_;
   std::vector<Setting> settings_;

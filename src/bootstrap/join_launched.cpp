@@ -65,6 +65,8 @@ Result<std::unique_ptr<Channel>> join_launched(const LaunchInfo& info, JoinOptio
   if (!fit && !id)
     return fail(fit.error().code, "rank " + std::to_string(info.rank) + " cannot join: " + fit.error().message);
   if (!id) return tl::unexpected(std::move(id).error());
+  if (info.meeting == Meeting::local && info.rank > 0)
+    options.renew_id = [&info, &options] { return ask_local_root(info.job, options.wait); };
   return join(*id, options);
 }
 

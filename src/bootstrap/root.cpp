@@ -119,7 +119,7 @@ void Root::take_join(Member& member, const Frame& frame) {
   }
   if (const Status same = is_of_this_set(*message); !same) return answer_other_set(member, *message, same.error());
   expected_ = std::max(expected_, message->ranks);
-  if (failure_ && rank_set_ && ranks_told_of_failure_.contains(message->rank))
+  if (failure_ && ranks_try_again() && ranks_told_of_failure_.contains(message->rank))
     return ask_to_retry(member, failure_->message);
   if (failure_) {
     member.rank = message->rank;
@@ -130,6 +130,8 @@ void Root::take_join(Member& member, const Frame& frame) {
   auto remaining_ms = message->remaining_ms;
   if (auto added = roster_.add(std::move(*message)); !added) {
     fail_all(added.error());
+    member.rank = rank;
+    tell_failure(member);
     return;
   }
   member.rank = rank;
@@ -137,6 +139,9 @@ void Root::take_join(Member& member, const Frame& frame) {
   if (remaining_ms < Deadline::never().remaining_ms())
     deadline_ = earlier(deadline_, Deadline::after_ms(remaining_ms - margin_ms(remaining_ms)));
 }
+
+/// Whether ranks that have been told of a failure find the next root in the same place.
+bool Root::ranks_try_again() const { return rank_set_ || hand_out_ || id_.root_may_be_late; }
 
 Status Root::is_of_this_set(const JoinMessage& message) const {
   if (!rank_set_) return {};

@@ -49,6 +49,7 @@ class Root {
   void serve(Member& member);
   void take(Member& member, const Frame& frame);
   void take_join(Member& member, const Frame& frame);
+  bool ranks_try_again() const;
   static void ask_to_retry(Member& member, const std::string& why);
   Status is_of_this_set(const JoinMessage& message) const;
   void answer_other_set(Member& member, const JoinMessage& message, const Error& differs);
@@ -76,7 +77,8 @@ class Root {
   Deadline next_inquiry_ = Deadline::never();
   Deadline linger_ = Deadline::never();  ///< after a failure: until when ranks that come late are told of it
   int expected_;                         ///< the largest number of ranks, of what is known and what ranks have said
-  std::set<int> ranks_told_of_failure_;  ///< have been told; with `rank_set_`, they come again only for the next root
+  std::set<int>
+      ranks_told_of_failure_;  ///< have been told; if ranks_try_again(), they come again only for the next root
   const std::int64_t remind_after_ms_;
   std::optional<WaitReminder> reminder_;  ///< since the first rank has joined
   std::atomic<std::int64_t> strangers_dropped_{0};

@@ -84,10 +84,10 @@ void prepare(const Socket& connection) {
   set_option(connection, IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
-tl::unexpected<Error> connect_failure(const SocketAddress& address, int errno_value, std::string_view if_refused) {
+tl::unexpected<Error> connect_failure(const SocketAddress& address, int errno_value, const IfRefused& if_refused) {
   std::string remedy = descriptor_remedy(errno_value);
   if (errno_value == ECONNREFUSED)
-    remedy = if_refused;
+    remedy = if_refused.remedy;
   else if (errno_value == ENETUNREACH || errno_value == EHOSTUNREACH || errno_value == EACCES ||
            errno_value == EADDRNOTAVAIL)
     remedy =
@@ -95,7 +95,7 @@ tl::unexpected<Error> connect_failure(const SocketAddress& address, int errno_va
         "listens there chooses another interface";
   auto error = fail_errno("cannot connect to " + address.to_string(), errno_value, std::move(remedy));
   if (error.value().code == Code::system_error && errno_value != EMFILE && errno_value != ENFILE)
-    error.value().code = Code::remote_error;
+    error.value().code = errno_value == ECONNREFUSED ? if_refused.code : Code::remote_error;
   return error;
 }
 
@@ -265,11 +265,12 @@ Result<Socket> connect_to(const SocketAddress& address, const Wait& wait, const 
       error = *finished;
     }
     if (error == 0 && met_itself(socket, address)) error = ECONNREFUSED;
+    if (error == ECONNRESET) error = ECONNREFUSED;  // what listened there has just ended
     if (error == 0) {
       prepare(socket);
       return socket;
     }
-    if (error != ECONNREFUSED || !if_refused.retries) return connect_failure(address, error, if_refused.remedy);
+    if (error != ECONNREFUSED || !if_refused.retries) return connect_failure(address, error, if_refused);
     after_refusal = if_refused.remedy;
     if (wait.deadline.expired()) return connect_timeout(address, after_refusal);
     wait.remind("nobody listens at " + address.to_string() + " yet. " + std::string(if_refused.remedy));

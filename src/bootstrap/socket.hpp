@@ -85,6 +85,7 @@ struct IfRefused {
   std::string_view remedy =
       "Nothing listens there: the process that did has ended or failed (see its own error), or the address is another "
       "machine's";
+  Code code = Code::remote_error;  ///< of the error, unless it tries again
 };
 
 /// Connects to the address.

@@ -13,6 +13,14 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+/// On one host. `job`: any text that no other test uses now.
+Variables open_mpi_of(int rank, int ranks, const std::string& job) {
+  return with(open_mpi, {{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
+                         {"OMPI_COMM_WORLD_SIZE", std::to_string(ranks)},
+                         {"OMPI_COMM_WORLD_LOCAL_SIZE", std::to_string(ranks)},
+                         {"PMIX_NAMESPACE", job}});
+}
+
 /// Starts `ranks` ranks as threads, twice over, as a program that makes two communicators does.
 void join_as(int ranks, const std::function<Variables(int)>& variables) {
   on_ranks(ranks, [&](int rank) {
@@ -38,13 +46,8 @@ TEST(JoinLaunched, Alone) {
 
 TEST(JoinLaunched, OnOneHostOverAUnixSocket) {
   const FreePort port;
-  const std::string job = port.text();  // any text that no other test uses now
-  join_as(5, [&](int rank) {
-    return with(open_mpi, {{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
-                           {"OMPI_COMM_WORLD_SIZE", "5"},
-                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "5"},
-                           {"PMIX_NAMESPACE", job}});
-  });
+  const std::string job = port.text();
+  join_as(5, [&](int rank) { return open_mpi_of(rank, 5, job); });
 }
 
 TEST(JoinLaunched, AtAnAddress) {
@@ -78,20 +81,26 @@ Joined join_with(const Variables& variables, std::int64_t timeout_ms = 20'000) {
   return join_launched(*read_launch_environment(environment), options);
 }
 
-/// Rank 2 was not there when the start failed. All begin anew, the other ranks until rank 0 has done so, too.
-void join_after_a_failure(const std::function<Variables(int rank, int ranks)>& variables) {
-  on_ranks(2, [&](int rank) {
-    EXPECT_THAT(join_with(variables(rank, 3 + rank)), FailsWith(Code::mismatch, HasSubstr("disagree")));
-  });
+/// Rank 2 was not there when the start of ranks 0 and 1 failed. All begin anew at once. Rank 2 may be there before rank
+/// 0 has done so: it then hears of that failure, but once only.
+void join_after(const std::function<void(int rank)>& failure, const std::function<Variables(int rank)>& variables) {
+  on_ranks(2, failure);
   const Stopwatch watch;
   on_ranks(3, [&](int rank) {
-    Joined joined = join_with(variables(rank, 3));
-    for (const auto until = Deadline::after_ms(10'000); !joined && rank != 0 && !until.expired();)
-      joined = join_with(variables(rank, 3));
-    ASSERT_TRUE(joined) << joined.error().message;
+    Joined joined = join_with(variables(rank));
+    if (!joined && rank == 2) joined = join_with(variables(rank));
+    ASSERT_TRUE(joined) << "rank " << rank << ": " << joined.error().message;
     EXPECT_TRUE((*joined)->barrier(within_ms(10'000)));
   });
   EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
+}
+
+void join_after_a_failure(const std::function<Variables(int rank, int ranks)>& variables) {
+  join_after(
+      [&](int rank) {
+        EXPECT_THAT(join_with(variables(rank, 3 + rank)), FailsWith(Code::mismatch, HasSubstr("disagree")));
+      },
+      [&](int rank) { return variables(rank, 3); });
 }
 
 TEST(JoinLaunched, AgainAtAnAddressAfterAFailure) {
@@ -108,12 +117,18 @@ TEST(JoinLaunched, AgainAtAnAddressAfterAFailure) {
 TEST(JoinLaunched, AgainOnOneHostAfterAFailure) {
   const FreePort port;
   const std::string job = port.text();
-  join_after_a_failure([&](int rank, int ranks) {
-    return with(open_mpi, {{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
-                           {"OMPI_COMM_WORLD_SIZE", std::to_string(ranks)},
-                           {"OMPI_COMM_WORLD_LOCAL_SIZE", std::to_string(ranks)},
-                           {"PMIX_NAMESPACE", job}});
-  });
+  join_after_a_failure([&](int rank, int ranks) { return open_mpi_of(rank, ranks, job); });
+}
+
+/// In step, so that rank 1 is given the id of the root that is about to end.
+TEST(JoinLaunched, AgainOnOneHostAfterADeadline) {
+  for (int i = 0; i < 10; ++i) {
+    const FreePort port;
+    const auto variables = [&](int rank) { return open_mpi_of(rank, 3, port.text()); };
+    join_after(
+        [&](int rank) { EXPECT_THAT(join_with(variables(rank), 200), FailsWith(Code::timeout, HasSubstr(": 2"))); },
+        variables);
+  }
 }
 
 /// What listens for the others has not heard yet that this rank has failed by itself.
