@@ -1,12 +1,13 @@
 #pragma once
 
+#include <span>
+
 #include "bootstrap/socket.hpp"
-#include "bootstrap/unique_id.hpp"
 
 namespace strait {
 
-/// A listening unix socket that gives the unique id to processes of the same user. Any process of this host may
-/// connect, but cannot delay this one, not even in close().
+/// A listening unix socket that gives the same answer, as a rule the unique id, to processes of the same user. Any
+/// process of this host may connect, but cannot delay this one, not even in close().
 class HandOut {
  public:
   HandOut() = default;
@@ -17,8 +18,8 @@ class HandOut {
 
   explicit operator bool() const { return static_cast<bool>(listener_); }
   int fd() const { return listener_.get(); }
-  /// Gives the unique id to processes that wait, a bounded number per call.
-  void serve(const UniqueId& id);
+  /// Answers processes that wait, a bounded number per call. Returns how many it has answered.
+  int serve(std::span<const std::byte> answer);
   void close();
 
  private:

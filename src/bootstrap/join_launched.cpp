@@ -1,3 +1,4 @@
+#include "base/host_name.hpp"
 #include "base/log.hpp"
 #include "bootstrap/launch.hpp"
 #include "bootstrap/local_meeting.hpp"
@@ -13,6 +14,12 @@ RootOptions root_options(const JoinOptions& options) {
   return root;
 }
 
+/// In the words in which all ranks hear of it.
+Error cannot_join(const LaunchInfo& info, const Error& error) {
+  return {error.code,
+          "rank " + std::to_string(info.rank) + " cannot join, on host " + host_name() + ": " + error.message};
+}
+
 Result<UniqueId> meet_locally(const LaunchInfo& info, const JoinOptions& options) {
   note_awaited(options.progress, info.rank > 0 ? "rank 0, which gives out the unique id on this host"
                                                : "the socket at which it gives out the unique id");
@@ -21,7 +28,12 @@ Result<UniqueId> meet_locally(const LaunchInfo& info, const JoinOptions& options
   root.job = info.job;
   STRAIT_ASSIGN(Socket door, listen_for_local_ranks(info.job, options.wait));
   root.hand_out = HandOut(std::move(door));
-  return create_unique_id(options.environment, std::move(root));
+  auto id = create_unique_id(options.environment, std::move(root));
+  if (id) return id;
+  const Error error = cannot_join(info, id.error());
+  const Deadline moment = earlier(options.wait.deadline, Deadline::after_ms(withdrawal_ms));
+  refuse_local_ranks(info.job, info.ranks - 1, error, {moment, options.wait.abort});
+  return tl::unexpected(error);
 }
 
 Result<UniqueId> meet_at_address(const LaunchInfo& info, const JoinOptions& options) {
@@ -40,7 +52,11 @@ Result<UniqueId> meet(const LaunchInfo& info, JoinOptions& options) {
   if (info.meeting == Meeting::local) return meet_locally(info, options);
   if (info.meeting == Meeting::address) return meet_at_address(info, options);
   note_awaited(options.progress, "all ranks of the job, through the launcher's PMIx");
-  auto make_id = [&] { return create_unique_id(options.environment, root_options(options)); };
+  auto make_id = [&] {
+    return create_unique_id(options.environment, root_options(options)).map_error([&](const Error& error) {
+      return cannot_join(info, error);
+    });
+  };
   STRAIT_ASSIGN(PmixMeeting met, meet_through_pmix(info.rank, make_id, options.wait));
   options.ranks = met.ranks;
   return met.id;
@@ -62,8 +78,7 @@ Result<std::unique_ptr<Channel>> join_launched(const LaunchInfo& info, JoinOptio
   const Status fit = check_settings(options);
   if (!fit && info.rank > 0) options.wait.deadline = earlier(options.wait.deadline, Deadline::after_ms(withdrawal_ms));
   auto id = meet(info, options);
-  if (!fit && !id)
-    return fail(fit.error().code, "rank " + std::to_string(info.rank) + " cannot join: " + fit.error().message);
+  if (!fit && !id) return tl::unexpected(cannot_join(info, fit.error()));
   if (!id) return tl::unexpected(std::move(id).error());
   if (info.meeting == Meeting::local && info.rank > 0)
     options.renew_id = [&info, &options] { return ask_local_root(info.job, options.wait); };

@@ -55,20 +55,28 @@ Status pause(const std::string& what, const Wait& wait) {
   return {};
 }
 
-/// Reads the unique id. Returns nothing if the other end closes first: rank 0 may just be ending an earlier start-up.
-Result<std::optional<UniqueId>> read_id(const Socket& socket, const Wait& wait) {
-  std::array<std::byte, unique_id_bytes> packed;
-  std::size_t have = 0;
-  while (have < packed.size()) {
+/// Reads what rank 0 sends until it closes.
+Result<Bytes> read_answer(const Socket& socket, const Wait& wait) {
+  constexpr std::size_t most_bytes = 65536;
+  Bytes answer;
+  while (answer.size() < most_bytes) {
     STRAIT_TRY(wait.aborted() || wait.deadline.expired() ? pause("asking rank 0 for the unique id", wait) : Status{});
     pollfd fd{socket.get(), POLLIN, 0};
     poll_slice({&fd, 1}, wait.deadline);
-    auto count = ::recv(socket.get(), packed.data() + have, packed.size() - have, MSG_DONTWAIT);
-    if (count > 0) have += static_cast<std::size_t>(count);
+    std::array<std::byte, 4096> chunk;
+    auto count = ::recv(socket.get(), chunk.data(), chunk.size(), MSG_DONTWAIT);
+    if (count > 0) answer.insert(answer.end(), chunk.begin(), chunk.begin() + count);
     bool gone = count == 0 || (count < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
-    if (gone) return std::nullopt;
+    if (gone) break;
   }
-  STRAIT_ASSIGN(UniqueId id, unpack_unique_id(packed));
+  return answer;
+}
+
+/// Reads the unique id. Returns nothing if the other end closes first: rank 0 may just be ending an earlier start-up.
+Result<std::optional<UniqueId>> read_id(const Socket& socket, const Wait& wait) {
+  STRAIT_ASSIGN(const Bytes answer, read_answer(socket, wait));
+  if (answer.empty()) return std::nullopt;
+  STRAIT_ASSIGN(UniqueId id, unpack_id_or_refusal(answer));
   return id;
 }
 
@@ -105,6 +113,18 @@ Result<Socket> listen_for_local_ranks(const std::string& job, const Wait& wait) 
                   ". Two programs with one job name cannot start at the same time on one host: set STRAIT_ROOT and "
                   "STRAIT_KEY for one of them",
               wait));
+  }
+}
+
+void refuse_local_ranks(const std::string& job, int others, const Error& why, const Wait& wait) {
+  auto door = listen_for_local_ranks(job, wait);
+  if (!door) return;
+  HandOut hand_out(std::move(*door));
+  const Bytes answer = pack_refusal(why);
+  for (int told = 0; told < others && !wait.aborted() && !wait.deadline.expired();) {
+    pollfd fd{hand_out.fd(), POLLIN, 0};
+    poll_slice({&fd, 1}, wait.deadline);
+    told += hand_out.serve(answer);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "base/own_thread.hpp"
 #include "base/shared_library.hpp"
 #include "base/shortage.hpp"
+#include "bootstrap/bootstrap.hpp"
 
 namespace strait {
 namespace {
@@ -118,11 +119,11 @@ constexpr Cause silent_server{"the launcher's PMIx server does not answer",
 void on_operation(pmix_status_t status, void* held) { Answer::deliver(held, status, nullptr); }
 void on_value(pmix_status_t status, pmix_value_t* value, void* held) { Answer::deliver(held, status, value); }
 
-class Session {
+class PmixSession {
  public:
-  static Result<std::unique_ptr<Session>> open(const Wait& wait) {
+  static Result<std::unique_ptr<PmixSession>> open(const Wait& wait) {
     STRAIT_ASSIGN(Library library, load_library());
-    std::unique_ptr<Session> session(new Session(library, wait));
+    std::unique_ptr<PmixSession> session(new PmixSession(library, wait));
     STRAIT_ASSIGN(auto answer, begin([library](Answer& init) {
                     const pmix_status_t status = library.init(&init.self, nullptr, 0);
                     if (!init.finish(status) && status == PMIX_SUCCESS) library.finalize(nullptr, 0);
@@ -132,7 +133,7 @@ class Session {
     session->open_ = true;
     return session;
   }
-  ~Session() {
+  ~PmixSession() {
     // PMIx_Finalize could block forever while an answer is outstanding.
     if (!open_ || abandoned_) return;
     constexpr std::int64_t patience_ms = 1000;  // what was to be exchanged is there: nothing depends on the answer
@@ -140,8 +141,8 @@ class Session {
     if (const auto answer = begin(finalize))
       (void)await("PMIx_Finalize", **answer, silent_server, {Deadline::after_ms(patience_ms), wait_.abort});
   }
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
+  PmixSession(const PmixSession&) = delete;
+  PmixSession& operator=(const PmixSession&) = delete;
 
   Status put(const std::string& key, std::string text) {
     pmix_value_t value{};
@@ -152,14 +153,14 @@ class Session {
     return await("PMIx_Commit", *answer, silent_server, wait_);
   }
 
-  Status fence() {
+  Status fence(const Wait& wait) {
     pmix_info_t collect{};
     std::strncpy(collect.key, PMIX_COLLECT_DATA, sizeof(collect.key) - 1);
     collect.value.type = PMIX_BOOL;
     collect.value.data.flag = true;
     auto answer = std::make_shared<Answer>();
     auto* held = Answer::hold(answer);
-    return await("PMIx_Fence", library_.fence(nullptr, 0, &collect, 1, on_operation, held), held, *answer);
+    return await("PMIx_Fence", library_.fence(nullptr, 0, &collect, 1, on_operation, held), held, *answer, wait);
   }
 
   Result<std::shared_ptr<Answer>> get(pmix_rank_t rank, const char* key) {
@@ -167,12 +168,12 @@ class Session {
     whose.rank = rank;
     auto answer = std::make_shared<Answer>();
     auto* held = Answer::hold(answer);
-    STRAIT_TRY(await("PMIx_Get", library_.get(&whose, key, nullptr, 0, on_value, held), held, *answer));
+    STRAIT_TRY(await("PMIx_Get", library_.get(&whose, key, nullptr, 0, on_value, held), held, *answer, wait_));
     return answer;
   }
 
  private:
-  Session(const Library& library, const Wait& wait) : library_(library), wait_(wait) {}
+  PmixSession(const Library& library, const Wait& wait) : library_(library), wait_(wait) {}
 
   Status check(const std::string& what, pmix_status_t status) const {
     if (status == PMIX_SUCCESS) return {};
@@ -180,8 +181,9 @@ class Session {
   }
 
   /// For a non-blocking call that `started` says has begun, or not.
-  Status await(const std::string& what, pmix_status_t started, std::shared_ptr<Answer>* held, Answer& answer) {
-    if (started == PMIX_SUCCESS) return await(what, answer, missing_rank, wait_);
+  Status await(const std::string& what, pmix_status_t started, std::shared_ptr<Answer>* held, Answer& answer,
+               const Wait& wait) {
+    if (started == PMIX_SUCCESS) return await(what, answer, missing_rank, wait);
     delete held;  // no callback will come
     return started == PMIX_OPERATION_SUCCEEDED ? Status{} : check(what, started);
   }
@@ -223,6 +225,13 @@ Bytes from_hex(const std::string& text) {
   return bytes;
 }
 
+/// Fails with rank 0's error, and gives it to the other ranks, for which it waits for a moment.
+tl::unexpected<Error> refuse(PmixSession& session, const std::string& key, const Error& why, const Wait& wait) {
+  if (session.put(key, to_hex(pack_refusal(why))))
+    (void)session.fence({earlier(wait.deadline, Deadline::after_ms(withdrawal_ms)), wait.abort});
+  return tl::unexpected(why);
+}
+
 }  // namespace
 
 Result<PmixMeeting> meet_through_pmix(int rank, const std::function<Result<UniqueId>()>& make_id, const Wait& wait) {
@@ -230,16 +239,17 @@ Result<PmixMeeting> meet_through_pmix(int rank, const std::function<Result<Uniqu
   // of its own.
   static std::atomic<int> meetings{0};
   std::string key = "strait.unique_id." + std::to_string(meetings.fetch_add(1));
-  STRAIT_ASSIGN(auto session, Session::open(wait));
+  STRAIT_ASSIGN(auto session, PmixSession::open(wait));
   if (rank == 0) {
-    STRAIT_ASSIGN(UniqueId id, make_id());
-    STRAIT_TRY(session->put(key, to_hex(id.pack())));
+    const auto id = make_id();
+    if (!id) return refuse(*session, key, id.error(), wait);
+    STRAIT_TRY(session->put(key, to_hex(id->pack())));
   }
-  STRAIT_TRY(session->fence());
+  STRAIT_TRY(session->fence(wait));
   STRAIT_ASSIGN(auto packed, session->get(0, key.c_str()));
   STRAIT_ASSIGN(auto size, session->get(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE));
   PmixMeeting meeting;
-  STRAIT_ASSIGN(meeting.id, unpack_unique_id(from_hex(packed->text)));
+  STRAIT_ASSIGN(meeting.id, unpack_id_or_refusal(from_hex(packed->text)));
   meeting.ranks = static_cast<int>(size->number);
   return meeting;
 }

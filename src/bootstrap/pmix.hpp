@@ -13,7 +13,8 @@ struct PmixMeeting {
 };
 
 /// Exchanges a unique id through the launcher's PMIx server: rank 0 makes it by `make_id` and puts it into the server's
-/// store. libpmix is loaded at run time. Collective over all ranks of the job.
+/// store, or the error if that fails, which is then all ranks'. libpmix is loaded at run time. Collective over all
+/// ranks of the job.
 Result<PmixMeeting> meet_through_pmix(int rank, const std::function<Result<UniqueId>()>& make_id, const Wait& wait);
 
 }  // namespace strait

@@ -31,7 +31,7 @@ void Root::run(const std::atomic<bool>& stop) {
 
 void Root::serve_all() {
   poll_once();
-  if (hand_out_) hand_out_.serve(id_);
+  if (hand_out_) hand_out_.serve(id_.pack());
   for (Connection& connection : doorman_.admit()) members_.push_back({std::move(connection)});
   for (Member& member : members_) serve(member);
   std::erase_if(members_, [](const Member& member) {

@@ -1,11 +1,15 @@
 #include "bootstrap/unique_id.hpp"
 
 #include <algorithm>
+#include <string_view>
+
+#include "bootstrap/messages.hpp"
 
 namespace strait {
 namespace {
 
 constexpr std::uint64_t unique_id_magic = 0x44492d5449415254;  // "TRAIT-ID"
+constexpr std::string_view refusal = "refused:";               // in place of the magic number
 
 }  // namespace
 
@@ -43,6 +47,22 @@ Result<UniqueId> unpack_unique_id(std::span<const std::byte> bytes) {
                                             " bytes of the one that rank 0 got, unchanged");
   id.root_may_be_late = late == 1;
   return id;
+}
+
+Bytes pack_refusal(const Error& why) {
+  const auto prefix = as_byte_span(refusal);
+  Bytes bytes(prefix.begin(), prefix.end());
+  const Bytes error = encode(why);
+  bytes.insert(bytes.end(), error.begin(), error.end());
+  return bytes;
+}
+
+Result<UniqueId> unpack_id_or_refusal(std::span<const std::byte> bytes) {
+  const auto prefix = as_byte_span(refusal);
+  if (bytes.size() < prefix.size() || !std::equal(prefix.begin(), prefix.end(), bytes.begin()))
+    return unpack_unique_id(bytes);
+  STRAIT_ASSIGN(Error why, decode_error(bytes.subspan(prefix.size())));
+  return tl::unexpected(std::move(why));
 }
 
 }  // namespace strait

@@ -25,4 +25,9 @@ struct UniqueId {
 /// Decodes pack(). Fails for bytes that are not a unique id, or one of another version of Strait's protocol.
 Result<UniqueId> unpack_unique_id(std::span<const std::byte> bytes);
 
+/// What rank 0 gives to ranks that ask it for the unique id if it cannot make one.
+Bytes pack_refusal(const Error& why);
+/// Decodes what rank 0 gave. Fails with its error if that is a refusal.
+Result<UniqueId> unpack_id_or_refusal(std::span<const std::byte> bytes);
+
 }  // namespace strait

@@ -155,6 +155,29 @@ TEST(JoinLaunched, AnotherPortHolderIsNamed) {
               FailsWith(Code::system_error, AllOf(HasSubstr(root), HasSubstr("Another process listens there"))));
 }
 
+/// Also one that is a moment late.
+TEST(JoinLaunched, LocalRanksHearWhyRankZeroHasNoId) {
+  const FreePort port;
+  const Stopwatch watch;
+  on_ranks(3, [&](int rank) {
+    const Variables variables = open_mpi_of(rank, 3, port.text());
+    if (rank == 2) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    EXPECT_THAT(
+        join_with(rank == 0 ? with(variables, {{"STRAIT_SOCKET_IFNAME", "nosuch"}}) : variables),
+        FailsWith(Code::invalid_argument, AllOf(HasSubstr("rank 0 cannot join, on host "), HasSubstr("nosuch"))));
+  });
+  EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
+}
+
+/// It waits for them for a moment only.
+TEST(JoinLaunched, RankZeroWithoutAnIdFailsAlsoIfNobodyAsks) {
+  const FreePort port;
+  const Stopwatch watch;
+  EXPECT_THAT(join_with(with(open_mpi_of(0, 3, port.text()), {{"STRAIT_SOCKET_IFNAME", "nosuch"}})),
+              FailsWith(Code::invalid_argument, HasSubstr("nosuch")));
+  EXPECT_LT(watch.elapsed(), std::chrono::seconds(5));
+}
+
 TEST(JoinLaunched, ALocalRankWithoutRankZeroGivesUpByItsDeadline) {
   EXPECT_THAT(ask_local_root("a job that nobody started", within_ms(80)),
               FailsWith(Code::timeout, AllOf(HasSubstr("rank 0"), HasSubstr("STRAIT_ROOT"))));

@@ -62,6 +62,14 @@ TEST(Pmix, AServerThatDoesNotAnswerIsNamedAtTheDeadline) {
   expect_nothing_open();
 }
 
+TEST(Pmix, OtherRanksHearWhyRankZeroHasNoId) {
+  const auto no_id = [] { return fail(Code::invalid_argument, "no such interface"); };
+  const auto fails = FailsWith(Code::invalid_argument, "no such interface");
+  EXPECT_THAT(meet_through_pmix(0, no_id, within_ms(10'000)), fails);
+  EXPECT_THAT(meet_through_pmix(1, no_id, within_ms(10'000)), fails);
+  expect_nothing_open();
+}
+
 TEST(Pmix, AnAbortEndsTheWaitForTheServer) {
   const std::atomic<bool> abort{true};
   {
