@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -66,8 +67,9 @@ struct ncclComm {
   bool is_polled = false;
   ncclResult_t setup_result = ncclSuccess;  ///< first error among them
   std::string setup_error;
-  std::uint64_t stops = 0;         ///< number of ncclCommAbort and ncclCommRevoke calls so far
-  straitComm_t joining = nullptr;  ///< a Strait communicator being made, which an abort must reach; see AbortTarget
+  std::uint64_t stops = 0;           ///< number of ncclCommAbort and ncclCommRevoke calls so far
+  straitComm_t joining = nullptr;    ///< a Strait communicator being made, which an abort must reach; see AbortTarget
+  std::set<ncclRedOp_t> reductions;  ///< those that the program has created
   std::vector<std::unique_ptr<char>> registrations;  ///< handles of ncclCommRegister; only their addresses matter
   std::vector<std::unique_ptr<ncclWindow_vidmem>> windows;
 };

@@ -260,6 +260,62 @@ TEST(Reductions, OfAnotherCommunicatorAreRefused) {
   }
 }
 
+/// As in NCCL they are nothing: another rank need not make them, inside and outside of groups.
+TEST(EmptyCollectives, AreDiscarded) {
+  on_threads(2, [](ncclComm_t comm, int rank, int) {
+    ncclRedOp_t premul = ncclSum;
+    float scalar = 2;
+    NCCL_EXPECT_OK(ncclRedOpCreatePreMulSum(&premul, &scalar, ncclFloat32, ncclScalarHostImmediate, comm));
+    const auto make_all = [&] {
+      NCCL_EXPECT_OK(ncclAllReduce(nullptr, nullptr, 0, ncclInt32, ncclSum, comm, nullptr));
+      NCCL_EXPECT_OK(ncclAllReduce(nullptr, nullptr, 0, ncclFloat32, premul, comm, nullptr));
+      NCCL_EXPECT_OK(ncclReduce(nullptr, nullptr, 0, ncclInt32, ncclAvg, 1, comm, nullptr));
+      NCCL_EXPECT_OK(ncclReduceScatter(nullptr, nullptr, 0, ncclInt32, ncclSum, comm, nullptr));
+      NCCL_EXPECT_OK(ncclAllGather(nullptr, nullptr, 0, ncclInt32, comm, nullptr));
+      NCCL_EXPECT_OK(ncclAlltoAll(nullptr, nullptr, 0, ncclInt32, comm, nullptr));
+      NCCL_EXPECT_OK(ncclBroadcast(nullptr, nullptr, 0, ncclInt32, 1, comm, nullptr));
+      NCCL_EXPECT_OK(ncclBcast(nullptr, 0, ncclInt32, 1, comm, nullptr));
+      NCCL_EXPECT_OK(ncclGather(nullptr, nullptr, 0, ncclInt32, 1, comm, nullptr));
+      NCCL_EXPECT_OK(ncclScatter(nullptr, nullptr, 0, ncclInt32, 1, comm, nullptr));
+    };
+    if (rank == 0) make_all();
+    check_sum(comm, rank, all_of(2));
+    Values values{rank + 1};
+    if (rank == 0) {
+      NCCL_EXPECT_OK(ncclGroupStart());
+      make_all();
+    }
+    NCCL_EXPECT_OK(ncclAllReduce(values.data(), values.data(), 1, ncclInt32, ncclSum, comm, nullptr));
+    if (rank == 0) NCCL_EXPECT_OK(ncclGroupEnd());
+    EXPECT_EQ(values, Values{3});
+    NCCL_EXPECT_OK(ncclRedOpDestroy(premul, comm));
+  });
+}
+
+TEST(EmptyCollectives, AreCheckedAllTheSame) {
+  ncclComm_t comms[2] = {};
+  NCCL_EXPECT_OK(ncclCommInitAll(comms, 2, nullptr));
+  const auto sum = [](ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm) {
+    return ncclAllReduce(nullptr, nullptr, 0, type, op, comm, nullptr);
+  };
+  EXPECT_EQ(sum(static_cast<ncclDataType_t>(12), ncclSum, comms[0]), ncclInvalidArgument);
+  EXPECT_EQ(sum(ncclInt32, static_cast<ncclRedOp_t>(7), comms[0]), ncclInvalidArgument);
+  for (const int root : {-1, 2}) {
+    EXPECT_EQ(ncclBroadcast(nullptr, nullptr, 0, ncclInt32, root, comms[0], nullptr), ncclInvalidArgument);
+    EXPECT_NE(std::string(ncclGetLastError(comms[0])).find("root"), std::string::npos) << ncclGetLastError(comms[0]);
+  }
+  ncclRedOp_t premul = ncclSum;
+  float scalar = 2;
+  NCCL_EXPECT_OK(ncclRedOpCreatePreMulSum(&premul, &scalar, ncclFloat32, ncclScalarHostImmediate, comms[0]));
+  EXPECT_EQ(sum(ncclFloat32, premul, comms[1]), ncclInvalidArgument);
+  NCCL_EXPECT_OK(ncclRedOpDestroy(premul, comms[0]));
+  EXPECT_EQ(sum(ncclFloat32, premul, comms[0]), ncclInvalidArgument);
+  NCCL_EXPECT_OK(ncclCommRevoke(comms[1], 0));
+  EXPECT_EQ(sum(ncclInt32, ncclSum, comms[1]), ncclInvalidUsage);
+  EXPECT_EQ(sum(ncclInt32, ncclSum, comms[0]), ncclRemoteError);
+  for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+}
+
 /// The collectives of a group come before its messages: rank 0's send waits for rank 1's receive, which is posted after
 /// the all-reduce.
 TEST(Groups, CollectivesComeFirst) {
