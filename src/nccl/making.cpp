@@ -59,10 +59,9 @@ ncclResult_t set_up(const char* function, ncclComm_t* out, ncclComm* parent, con
     return refuse(result, problem);
   report_ignored_fields(ignored_fields(known));
   auto comm = std::make_unique<ncclComm>();
-  comm->max_sms = config == nullptr && parent != nullptr ? parent->max_sms : max_sms_of(known);
-  comm->is_blocking = known.blocking != NCCL_CONFIG_UNDEF_INT ? known.blocking == 1
-                      : parent != nullptr                     ? parent->is_blocking
-                                                              : true;
+  const bool inherits = config == nullptr && parent != nullptr;  // as in NCCL, all or nothing
+  comm->max_sms = inherits ? parent->max_sms : max_sms_of(known);
+  comm->is_blocking = inherits ? parent->is_blocking : known.blocking != 0;
   if (const auto forced = forced_blocking()) comm->is_blocking = *forced;
   const bool deferred = group.is_open() || !(parent != nullptr ? parent : comm.get())->is_blocking;
   if (parent != nullptr) {

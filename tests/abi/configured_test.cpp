@@ -105,6 +105,35 @@ TEST(MaxCTAs, OfPartsAreThoseOfTheOldCommunicatorOrTheirOwn) {
   destroy(comms);
 }
 
+/// Without a configuration of its own, a part has the old communicator's mode; with one that leaves the mode undefined,
+/// it is blocking. A shrink needs another rank to leave out.
+TEST(Blocking, OfPartsIsThatOfTheOldCommunicatorOrTheirOwn) {
+  ncclUniqueId id;
+  NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER, in_the_background = NCCL_CONFIG_INITIALIZER;
+  in_the_background.blocking = 0;
+  std::array<ncclComm_t, 2> comms{};
+  for (std::size_t rank = 0; rank < comms.size(); ++rank)
+    EXPECT_EQ(ncclCommInitRankConfig(&comms[rank], 2, id, static_cast<int>(rank), &in_the_background), ncclInProgress);
+  for (ncclComm_t comm : comms) EXPECT_EQ(await_ready(comm), ncclSuccess);
+  for (ncclConfig_t* given : {static_cast<ncclConfig_t*>(nullptr), &config, &in_the_background}) {
+    std::array<ncclComm_t, 3> parts{};
+    int excluded[] = {1};
+    EXPECT_EQ(ncclCommShrink(comms[0], excluded, 1, &parts[2], given, NCCL_SHRINK_DEFAULT), ncclInProgress);
+    EXPECT_EQ(await_ready(comms[0]), ncclSuccess);
+    for (std::size_t rank = 0; rank < comms.size(); ++rank)
+      EXPECT_EQ(ncclCommSplit(comms[rank], static_cast<int>(rank), 0, &parts[rank], given), ncclInProgress);
+    for (ncclComm_t part : parts) {
+      EXPECT_EQ(await_ready(part), ncclSuccess);
+      EXPECT_EQ(ncclCommFinalize(part), given == &config ? ncclSuccess : ncclInProgress);
+      EXPECT_EQ(await_ready(part), ncclSuccess);
+      NCCL_EXPECT_OK(ncclCommDestroy(part));
+    }
+    for (ncclComm_t comm : comms) EXPECT_EQ(await_ready(comm), ncclSuccess);
+  }
+  for (ncclComm_t comm : comms) NCCL_EXPECT_OK(ncclCommDestroy(comm));
+}
+
 TEST(CTAPolicy, ZeroAsksForNoSMs) {
   EXPECT_TRUE(can_init({zero, zero, zero}));
   EXPECT_FALSE(can_init({zero, zero, none}));
