@@ -1,7 +1,12 @@
 #include "nccl/comm.hpp"
 
+#include <pthread.h>
+
 #include <chrono>
+#include <functional>
+#include <mutex>
 #include <thread>
+#include <unordered_set>
 
 #include "nccl/settings.hpp"
 
@@ -24,7 +29,42 @@ void await_calls(const ncclComm& comm, Time deadline) {
   }
 }
 
+/// Handles that programs hold. Never destroyed, because destructors of their static objects may still call.
+struct HandedOut {
+  std::mutex mutex;
+  std::unordered_set<const ncclComm*> handles;
+};
+
+HandedOut& handed_out() {
+  static auto* const all = new HandedOut;
+  // Another thread may hold the mutex when this process forks; nobody would unlock the child's copy.
+  [[maybe_unused]] static const int registered =
+      pthread_atfork([] { all->mutex.lock(); }, [] { all->mutex.unlock(); }, [] { all->mutex.unlock(); });
+  return *all;
+}
+
 }  // namespace
+
+void hand_out(ncclComm* comm) {
+  HandedOut& all = handed_out();
+  const std::scoped_lock lock(all.mutex);
+  all.handles.insert(comm);
+}
+
+void use_if_handed_out(const ncclComm* handle, const std::function<void(ncclComm&)>& use) {
+  HandedOut& all = handed_out();
+  const std::scoped_lock lock(all.mutex);
+  if (all.handles.contains(handle)) use(const_cast<ncclComm&>(*handle));  // as in live_comm()
+}
+
+/// The program's hold keeps the communicator until its handle has left the set.
+bool retire(ncclComm* comm) {
+  if (comm->mark.exchange(0) != ncclComm::live) return false;
+  HandedOut& all = handed_out();
+  const std::scoped_lock lock(all.mutex);
+  all.handles.erase(comm);
+  return true;
+}
 
 straitResult_t let_go(ncclComm* comm) {
   if (comm->holders.fetch_sub(1, std::memory_order_acq_rel) != 1) return straitSuccess;

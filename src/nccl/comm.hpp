@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -87,9 +88,14 @@ inline ncclComm* live_comm(const ncclComm* handle) {
 /// failed.
 ncclResult_t share(ncclComm& comm, ncclWindow_vidmem& window);
 
+/// Records that the program gets the handle. Call it before the handle is stored.
+void hand_out(ncclComm* comm);
+/// Calls `use` if the handle was handed out and not retired since. Otherwise reads nothing where it points to, so that
+/// any pointer will do. The communicator stays meanwhile, without a hold that would make it seem to be in use.
+void use_if_handed_out(const ncclComm* handle, const std::function<void(ncclComm&)>& use);
 /// Invalidates the program's handle. If several threads call this, exactly one gets true; it must then release the
 /// program's hold by let_go().
-inline bool retire(ncclComm* comm) { return comm->mark.exchange(0) == ncclComm::live; }
+bool retire(ncclComm* comm);
 
 inline void hold(ncclComm* comm) { comm->holders.fetch_add(1, std::memory_order_relaxed); }
 /// Finds a program's handle among the objects handed out; returns end() if it is not one of them.

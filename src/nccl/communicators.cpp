@@ -45,6 +45,7 @@ ncclResult_t init_here(const char* function, ncclComm_t* out, int ranks, int ran
                        const ncclConfig_t* config) {
   return guarded([&] {
     apply_settings();
+    if (out != nullptr) *out = nullptr;
     RankPosition position{ranks, rank, on_host};
     if (const ncclResult_t result = own_device(position.device); result != ncclSuccess)
       return Group::of_this_thread().note(result);

@@ -1,6 +1,8 @@
 // The library itself: version, errors, groups.
 #include <array>
 #include <cstddef>
+#include <string>
+#include <utility>
 
 #include "nccl/entry.hpp"
 #include "nccl/group.hpp"
@@ -34,20 +36,32 @@ STRAIT_NCCL_ENTRY(const char*, ncclGetErrorString, ncclResult_t result) {
   return index < texts.size() ? texts[index] : "unknown result";
 }
 
+namespace strait::nccl {
+namespace {
+
+/// Returns the text of the communicator's own error; "" if it has none, or is still being set up.
+std::string error_of(ncclComm& comm) {
+  if (comm.progress.load(std::memory_order_acquire) == ncclInProgress) return {};
+  straitResult_t error = straitSuccess;
+  if (comm.strait != nullptr && !comm.has_ended_itself &&
+      straitCommGetAsyncError(comm.strait, &error) == straitSuccess && error != straitSuccess)
+    return straitGetLastError(comm.strait);
+  const std::scoped_lock lock(comm.mutex);
+  return comm.setup_error;
+}
+
+}  // namespace
+}  // namespace strait::nccl
+
+/// NCCL ignores the handle, so that programs may pass any, also one that is destroyed.
 STRAIT_NCCL_ENTRY(const char*, ncclGetLastError, ncclComm_t comm) {
   const char* text = "";
   (void)guarded([&] {
     text = last_error();
-    ncclComm* live = live_comm(comm);
-    if (live == nullptr || live->progress.load(std::memory_order_acquire) == ncclInProgress) return ncclSuccess;
-    straitResult_t error = straitSuccess;
-    if (live->strait != nullptr && !live->has_ended_itself &&
-        straitCommGetAsyncError(live->strait, &error) == straitSuccess && error != straitSuccess) {
-      text = kept_text(straitGetLastError(live->strait));
-      return ncclSuccess;
-    }
-    const std::scoped_lock lock(live->mutex);
-    if (!live->setup_error.empty()) text = kept_text(live->setup_error);
+    if (comm == nullptr) return ncclSuccess;
+    std::string own;
+    use_if_handed_out(comm, [&](ncclComm& live) { own = error_of(live); });
+    if (!own.empty()) text = kept_text(std::move(own));
     return ncclSuccess;
   });
   return text;

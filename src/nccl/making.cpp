@@ -68,6 +68,7 @@ ncclResult_t set_up(const char* function, ncclComm_t* out, ncclComm* parent, con
     const std::scoped_lock lock(parent->mutex);
     comm->known_parent_stops = parent->stops;
   }
+  if (makes_one) hand_out(comm.get());
   ncclComm* made = makes_one ? comm.release() : nullptr;
   if (made != nullptr) hold(made);  // once the handle is stored below, another thread may abort it
   std::atomic_ref(*out).store(made, std::memory_order_release);

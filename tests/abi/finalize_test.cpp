@@ -15,9 +15,10 @@
 
 /// A driver with one device. The tests allocate no memory on it.
 namespace strait::nccl::driver {
+bool has_failed = false;
 Problem current_device(int& device) {
   device = 0;
-  return {};
+  return has_failed ? "no driver" : "";
 }
 Problem device_count(int& devices) {
   devices = 1;
@@ -56,6 +57,17 @@ std::future<ncclResult_t> call_that_waits(Call&& call) {
   auto result = std::async(std::launch::async, std::forward<Call>(call));
   EXPECT_EQ(result.wait_for(50ms), std::future_status::timeout);
   return result;
+}
+
+/// As after any other error, programs find no handle that they could end.
+TEST(Init, WithoutADeviceMakesNoHandle) {
+  ncclUniqueId id;
+  NCCL_EXPECT_OK(ncclGetUniqueId(&id));
+  auto* comm = reinterpret_cast<ncclComm_t>(&id);
+  nccl::driver::has_failed = true;
+  EXPECT_EQ(ncclCommInitRank(&comm, 1, id, 0), ncclUnhandledCudaError);
+  nccl::driver::has_failed = false;
+  EXPECT_EQ(comm, nullptr);
 }
 
 TEST(Finalize, WaitsForTheGpu) {

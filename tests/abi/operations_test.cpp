@@ -44,6 +44,16 @@ TEST(Library, LastErrorOfAnotherThreadIsSeenWhereThisOneHasNone) {
   EXPECT_EQ(seen, "ncclGetVersion: the pointer is NULL");
 }
 
+/// NCCL ignores the communicator, and programs report errors of one that they have destroyed already.
+TEST(Library, LastErrorIsAskedForByAnyPointer) {
+  EXPECT_EQ(ncclGetVersion(nullptr), ncclInvalidArgument);
+  ncclComm_t comm = nullptr;
+  NCCL_EXPECT_OK(ncclCommInitAll(&comm, 1, nullptr));
+  NCCL_EXPECT_OK(ncclCommDestroy(comm));
+  for (ncclComm_t handle : {comm, reinterpret_cast<ncclComm_t>(8)})
+    EXPECT_STREQ(ncclGetLastError(handle), "ncclGetVersion: the pointer is NULL");
+}
+
 /// Destructors of a program's static objects may call the library, after thread_local objects have been destroyed.
 TEST(Library, AnErrorAtTheEndOfTheProcessHarmsNothing) {
   const auto end = [] {
