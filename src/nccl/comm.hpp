@@ -53,6 +53,7 @@ struct ncclComm {
   std::atomic<ncclResult_t> progress{ncclInProgress};
   straitComm_t strait = nullptr;  ///< written before `progress` leaves ncclInProgress
   std::atomic<bool> is_finalized{false};
+  std::atomic<bool> is_revoked{false};
   /// Set by ncclCommRevoke and NCCL_SHRINK_ABORT. As in NCCL, the failure that they cause is not reported as an error
   /// afterwards.
   std::atomic<bool> has_ended_itself{false};

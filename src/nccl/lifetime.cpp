@@ -63,8 +63,10 @@ using namespace strait::nccl;
 STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommFinalize, ncclComm_t comm) {
   if (comm == nullptr) return ncclSuccess;  // as in NCCL
   return with_comm(comm, "ncclCommFinalize", [](ncclComm& live) {
+    if (live.is_revoked)
+      return failed(ncclInvalidArgument, "ncclCommFinalize: the communicator was revoked (ncclCommRevoke)");
     if (live.is_finalized.exchange(true))
-      return failed(ncclInvalidUsage, "ncclCommFinalize: the communicator is finalized already");
+      return failed(ncclInvalidArgument, "ncclCommFinalize: the communicator is finalized already");
     const ncclResult_t result = Group::of_this_thread().finalize(&live);
     if (result != ncclSuccess && result != ncclInProgress) live.is_finalized = false;
     return result;
@@ -128,9 +130,15 @@ STRAIT_NCCL_ENTRY(ncclResult_t, ncclCommRevoke, ncclComm_t comm, int revokeFlags
     if (live == nullptr)
       return failed(ncclInvalidArgument, "ncclCommRevoke: this is not a communicator, or it was destroyed");
     if (is_inherited(*live)) return refuse_inherited("ncclCommRevoke");
+    // NCCL refuses it from the beginning of a finalization. Here it ends one that hangs.
+    if (live->is_finalized && live->progress != ncclInProgress)
+      return failed(ncclInvalidArgument, "ncclCommRevoke: the communicator is finalized");
+    if (live->is_revoked.exchange(true))
+      return failed(ncclInvalidArgument, "ncclCommRevoke: the communicator is revoked already");
     const Running running(live);
     const ncclResult_t result =
         stop(*live);  // also if it is still being made, or if another thread splits it: those calls hang
+    live->is_revoked = result == ncclSuccess;
     if (result == ncclSuccess) live->has_ended_itself = true;
     await_gpu(*live);
     return result;

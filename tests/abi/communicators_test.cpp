@@ -340,6 +340,8 @@ TEST(Abort, RevokeKeepsTheHandle) {
       EXPECT_EQ(error, ncclSuccess);
       EXPECT_EQ(sum(), ncclInvalidUsage);
     }
+    EXPECT_EQ(ncclCommRevoke(comm, 0), ncclInvalidArgument);
+    EXPECT_EQ(ncclCommFinalize(comm), ncclInvalidArgument);
   });
 }
 
@@ -349,7 +351,8 @@ TEST(Finalize, EndsOperationsAndKeepsTheRest) {
     NCCL_EXPECT_OK(ncclCommFinalize(comm));
     Values values(1);
     EXPECT_EQ(ncclAllReduce(values.data(), values.data(), 1, ncclInt32, ncclSum, comm, nullptr), ncclInvalidUsage);
-    EXPECT_EQ(ncclCommFinalize(comm), ncclInvalidUsage);
+    EXPECT_EQ(ncclCommFinalize(comm), ncclInvalidArgument);
+    EXPECT_EQ(ncclCommRevoke(comm, 0), ncclInvalidArgument);
     ncclResult_t error = ncclInternalError;
     NCCL_EXPECT_OK(ncclCommGetAsyncError(comm, &error));
     EXPECT_EQ(error, ncclSuccess);

@@ -76,7 +76,7 @@ TEST(Finalize, WaitsForTheGpu) {
   EXPECT_EQ(state_of(comm), ncclSuccess) << "it is no news to a watchdog";
   fake_gpu.idle = 1;
   EXPECT_EQ(result.get(), ncclSuccess);
-  EXPECT_EQ(ncclCommFinalize(comm), ncclInvalidUsage);
+  EXPECT_EQ(ncclCommFinalize(comm), ncclInvalidArgument);
   NCCL_EXPECT_OK(ncclCommDestroy(comm));
 }
 
@@ -89,7 +89,7 @@ TEST(Finalize, IsInProgressMeanwhileWhereItDoesNotBlock) {
   EXPECT_NE(std::string(ncclGetLastError(nullptr)).find("finalized"), std::string::npos);
   fake_gpu.idle = 1;
   EXPECT_EQ(await_ready(comm), ncclSuccess);
-  EXPECT_EQ(ncclCommFinalize(comm), ncclInvalidUsage);
+  EXPECT_EQ(ncclCommFinalize(comm), ncclInvalidArgument);
   NCCL_EXPECT_OK(ncclCommDestroy(comm));
 }
 
