@@ -146,8 +146,10 @@ inline constexpr Variable table[] = {
          "order them (docs/gpus.md#how-it-works)."),
     flag("STRAIT_LAUNCH_ORDER", "1",
          "GPU ranks. 1: where kernels of a process's communicators do not fit side by side on a GPU, they start in the "
-         "order in which the host launches them (docs/gpus.md#several-communicators). 0: in any order; then calls of "
-         "different communicators must not run at the same time, unless STRAIT_MAX_SMS is low enough for all."),
+         "order in which the host launches them. All ranks must make their calls in the same order, and none may wait "
+         "in its stream for what another stream does behind a later call (docs/gpus.md#several-communicators). 0: in "
+         "any order; then calls of different communicators must not run at the same time, unless STRAIT_MAX_SMS is low "
+         "enough for all."),
     shared(flag("STRAIT_AGGREGATE", "1",
                 "GPU ranks. 1: consecutive collectives of a group share one launch and run side by side, so all ranks "
                 "must group them alike (docs/gpus.md#how-it-works). 0: one after another.")),

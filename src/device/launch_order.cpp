@@ -42,20 +42,42 @@ std::shared_ptr<LaunchOrder::Gpu> LaunchOrder::gpu_of(int device) {
   return gpu;
 }
 
+void LaunchOrder::Starts::add(std::uint32_t blocks) {
+  while (!largest.empty() && largest.back().blocks <= blocks) largest.pop_back();
+  largest.push_back({++launches, blocks});
+}
+
+std::uint32_t LaunchOrder::Starts::blocks_from(std::uint64_t number) const {
+  for (const Launch& each : largest)
+    if (each.number + 1 >= number) return each.blocks;
+  return 0;
+}
+
+/// Returns the blocks of the last launch of a line, and of all that may run at the same time.
+std::uint64_t LaunchOrder::blocks_beside(const Starts& own) const {
+  std::uint64_t all = 0;
+  for (const LaunchOrder* each : gpu_->members) {
+    const auto seen = own.seen.find(each->number_);
+    for (std::size_t line = 0; line < each->starts_.size(); ++line) {
+      const Starts& starts = each->starts_[line];
+      const std::uint64_t awaited = seen == own.seen.end() ? 0 : seen->second[line];
+      all += starts.blocks_from(&starts == &own ? own.launches : awaited);
+    }
+  }
+  return all;
+}
+
 /// The launches of a line follow one another, so what one of them has awaited the later ones need not.
 Status LaunchOrder::await_others(Starts& own, void* stream) {
-  std::uint64_t all = 0;
-  for (const LaunchOrder* each : gpu_->members)
-    for (const Starts& starts : each->starts_) all += starts.most_blocks;
-  if (all <= sms_) return {};
+  if (blocks_beside(own) <= sms_) return {};
   for (const LaunchOrder* other : gpu_->members) {
     if (other == this) continue;
     auto& seen = own.seen[other->number_];
     for (std::size_t line = 0; line < seen.size(); ++line) {
       const Starts& starts = other->starts_[line];
-      if (seen[line] == starts.launches) continue;
+      if (seen[line] == starts.recorded) continue;
       STRAIT_TRY(driver_->wait(stream, starts.last));
-      seen[line] = starts.launches;
+      seen[line] = starts.recorded;
     }
   }
   return {};

@@ -122,6 +122,56 @@ TEST(LaunchOrder, AwaitsEachLaunchOnce) {
   for (Member* each : {&first, &second, &third}) each->driver->finish(each->stream);
 }
 
+/// A large call counts until it must have ended: when the second launch after it has started.
+TEST(LaunchOrder, IsNoneLongAfterALargeCall) {
+  for (const int small : {1, 2}) {
+    std::atomic<bool> gate{false};
+    Member first, second, third;
+    first.launch(100);
+    for (int i = 0; i < small; ++i) first.launch(8);
+    second.launch(40);
+    second.expect_starts(1);
+    first.wait_for(gate);
+    first.launch(8);
+    second.launch(40);
+    if (small == 2) second.expect_starts(2);
+    third.launch(8);  // has awaited nothing yet
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(*second.started, small == 2 ? 2 : 1);
+    EXPECT_EQ(*third.started, 0);
+    gate = true;
+    second.expect_starts(2);
+    third.expect_starts(1);
+    for (Member* each : {&first, &second, &third}) each->driver->finish(each->stream);
+  }
+}
+
+/// A launch may begin while the previous one of its line still runs.
+TEST(LaunchOrder, CountsTheLaunchBeforeOnTheSameLine) {
+  std::atomic<bool> gate{false};
+  Member first, second;
+  first.wait_for(gate);
+  first.launch(40);
+  second.launch(92);
+  second.launch(93);
+  second.launch(8);  // beside 93
+  second.launch(92);
+  second.launch(92);
+  second.expect_starts(1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(*second.started, 1);
+  first.launch(41);
+  const int commands = second.driver->commands();
+  second.launch(8);  // beside 92
+  EXPECT_EQ(second.driver->commands(), commands + 2) << "a wait and a record";
+  first.launch(8);
+  second.launch(8);
+  EXPECT_EQ(second.driver->commands(), commands + 3) << "a record only";
+  gate = true;
+  second.expect_starts(7);
+  for (Member* each : {&first, &second}) each->driver->finish(each->stream);
+}
+
 TEST(LaunchOrder, CostsNothingWithoutOthersOnTheGpu) {
   Member alone, elsewhere(1);
   EXPECT_FALSE(alone.launch(132));
