@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/size_limit.hpp"
+#include "base/writes_raise_no_signal.hpp"
 #include "base/write_error.hpp"
 
 namespace strait::tools {
@@ -39,7 +39,7 @@ Status write_file(const std::string& path, const std::string& text) {
   const fs::path folder = target.parent_path().empty() ? "." : target.parent_path();
   const bool has_room = is_replaced && ::access(folder.c_str(), W_OK | X_OK) == 0;
   const fs::path written = has_room ? fs::path(target.string() + ".part") : target;
-  const SizeLimitIsNoSignal no_signal;
+  const WritesRaiseNoSignal no_signal;
   std::ofstream file(written);
   file << text << std::flush;
   int reason = file ? 0 : errno;

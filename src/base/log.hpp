@@ -14,7 +14,9 @@ bool log_enabled(LogLevel level);
 void set_log_level(LogLevel level);
 
 /// Writes one line to stderr with a single write(2), so that lines of several threads and processes do not mix:
-/// "strait: <host>:<pid> rank <rank>: <message>". Without " rank <rank>" if `rank` is negative. Never changes errno.
+/// "strait: <host>:<pid> rank <rank>: <message>". Without " rank <rank>" if `rank` is negative. A message that is
+/// longer than what a pipe takes at once becomes several lines, which begin with "... " from the second one on. A line
+/// that stderr does not take soon is lost. Never changes errno.
 void log(LogLevel level, int rank, std::string_view message);
 
 inline void log_warn(int rank, std::string_view message) { log(LogLevel::warn, rank, message); }

@@ -22,7 +22,7 @@
 #include "base/log.hpp"
 #include "base/own_thread.hpp"
 #include "base/shortage.hpp"
-#include "base/size_limit.hpp"
+#include "base/writes_raise_no_signal.hpp"
 #include "base/unique_fd.hpp"
 #include "base/write_error.hpp"
 #include "communicator/flight_locks.hpp"
@@ -163,7 +163,7 @@ Result<std::string> make_flight_folder() {
 
 Status write_flight_file(const std::string& path, int rank, const std::string& text) {
   const std::string unfinished = path + ".part-" + std::to_string(rank);
-  const SizeLimitIsNoSignal no_signal;
+  const WritesRaiseNoSignal no_signal;
   errno = 0;
   std::ofstream file(unfinished, std::ios::trunc);
   const bool opened = file.is_open();

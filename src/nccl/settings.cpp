@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <poll.h>
 #include <strings.h>
 #include <unistd.h>
 
@@ -91,7 +92,10 @@ std::string setting(const char* name) {
   return "";
 }
 
+/// As in Strait's own log, what stderr does not take soon is lost: nobody may read it.
 void write_line(std::string_view text) {
+  pollfd err{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&err, 1, 100) != 1 || err.revents != POLLOUT) return;
   char host[256] = "?";
   if (gethostname(host, sizeof host - 1) != 0) host[0] = '?';
   std::string line = "strait: " + std::string(host) + ":" + std::to_string(getpid()) + ": nccl: ";

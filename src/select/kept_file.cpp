@@ -12,14 +12,14 @@
 #include <thread>
 
 #include "base/deadline.hpp"
-#include "base/size_limit.hpp"
+#include "base/writes_raise_no_signal.hpp"
 #include "base/write_error.hpp"
 
 namespace strait {
 namespace {
 
 Status write_all(const UniqueFd& file, std::string_view text, const std::string& path) {
-  const SizeLimitIsNoSignal no_signal;
+  const WritesRaiseNoSignal no_signal;
   while (!text.empty()) {
     const ssize_t written = ::write(file.get(), text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
