@@ -67,10 +67,29 @@ Status check_same_settings(const std::vector<Facts>& facts, const std::vector<Pe
 
 /// What the ranks of a host have together.
 struct HostShare {
+  /// What ranks have together that share a quota, such as those in one container, or that have none.
+  struct QuotaShare {
+    CpuQuota quota;
+    cpu_set_t cpus{};
+  };
   std::uint32_t ranks = 0;
-  double network_gbps = 0;  ///< the least that any of its ranks knows; 0: none knows
-  cpu_set_t cpus{};         ///< cores of all its ranks
-  std::uint32_t cores() const { return static_cast<std::uint32_t>(std::max(1, CPU_COUNT(&cpus))); }
+  double network_gbps = 0;                     ///< the least that any of its ranks knows; 0: none knows
+  cpu_set_t cpus{};                            ///< cores of all its ranks
+  std::map<std::uint64_t, QuotaShare> quotas;  ///< by their groups
+
+  void add(const Facts& rank) {
+    CPU_OR(&cpus, &cpus, &rank.cores);
+    QuotaShare& share = quotas[rank.quota.group];
+    share.quota = rank.quota;
+    CPU_OR(&share.cpus, &share.cpus, &rank.cores);
+  }
+  /// Returns for how many cores the ranks have time.
+  std::uint32_t cores() const {
+    std::uint32_t time = 0;
+    for (const auto& [group, share] : quotas)
+      time += within_quota(static_cast<std::size_t>(CPU_COUNT(&share.cpus)), share.quota);
+    return std::max(1u, std::min(time, static_cast<std::uint32_t>(CPU_COUNT(&cpus))));
+  }
 };
 
 /// Returns the smaller of two rates, of which 0 means unknown.
@@ -83,7 +102,7 @@ std::map<std::string_view, HostShare> hosts_of(const std::vector<PeerInfo>& peer
     HostShare& host = hosts[peer.host_id];
     ++host.ranks;
     const Facts& own = facts[static_cast<std::size_t>(peer.rank)];
-    CPU_OR(&host.cpus, &host.cpus, &own.cores);
+    host.add(own);
     host.network_gbps = least_known(host.network_gbps, own.network_gbps);
   }
   return hosts;
@@ -104,6 +123,7 @@ Facts own_facts(const Environment& environment, const Channel& channel, bool is_
                 const Tuning& tuning) {
   Facts own{.secret = {},
             .cores = usable_cores(),
+            .quota = cpu_quota(),
             .wire = wire,
             .has_measured_plans = has_measured_plans(static_cast<std::uint32_t>(channel.ranks())),
             .rates = process_rates().host,

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cpus.hpp"
 #include "base/deadline.hpp"
 #include "base/environment.hpp"
 #include "base/error.hpp"
@@ -24,6 +25,7 @@ namespace strait {
 struct Facts {
   shm::Secret secret;             ///< rank 0's is used
   cpu_set_t cores;                ///< on which this rank may run; launchers often give each rank its own
+  CpuQuota quota;                 ///< of their time; in a container it may be a small part
   std::array<char, 64> tuning{};  ///< of the tuning file: what must be equal on all ranks, as text
   WireFormat wire{};
   std::uint64_t communicator = 0;   ///< rank 0's is the communicator's number, for its readers

@@ -1,9 +1,9 @@
 // Checks of the processor, the memory and the limits of this process.
 #include <fmt/format.h>
 
-#include <cmath>
 #include <sstream>
 
+#include "base/cpus.hpp"
 #include "doctor/checks.hpp"
 #include "topology/sysfs_files.hpp"
 
@@ -20,39 +20,6 @@ std::string bracketed(const std::string& line) {
 }
 
 Finding fine(std::string check, std::string what) { return {Severity::ok, std::move(check), std::move(what), "", ""}; }
-
-/// Returns how many cores' worth of time a control group allows; 0: unlimited or unknown.
-double quota_cores(const SysDirectory& group) {
-  std::istringstream both(group.line("cpu.max"));  // version 2: "200000 100000" or "max 100000"
-  double quota = 0, period = 0;
-  if (both >> quota >> period && period > 0) return quota / period;
-  const auto old_quota = group.number("cpu.cfs_quota_us");
-  const auto old_period = group.number("cpu.cfs_period_us");
-  if (old_quota && old_period && *old_quota > 0 && *old_period > 0)
-    return static_cast<double>(*old_quota) / static_cast<double>(*old_period);
-  return 0;
-}
-
-/// Returns the lowest limit of this process's control group and the groups above it; 0: none.
-double quota_cores(const Machine& machine) {
-  double least = 0;
-  const auto look = [&](const std::string& folder) {
-    const double cores = quota_cores(SysDirectory(machine.root + folder));
-    if (cores > 0 && (least == 0 || cores < least)) least = cores;
-  };
-  const std::string tree = "/sys/fs/cgroup", old_tree = tree + "/cpu";
-  for (const std::string& top : {tree, old_tree}) look(top);  // in a container these may be the only visible groups
-  std::istringstream groups(SysDirectory(machine.root + "/proc/self").text("cgroup"));
-  for (std::string line; std::getline(groups, line);) {  // "0::/jobs/mine"; version 1: "4:cpuacct,cpu:/jobs/mine"
-    const auto first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos || line.find("..") != std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    if (controllers != ",," && controllers.find(",cpu,") == std::string::npos) continue;
-    for (std::string group = line.substr(second + 1); group.size() > 1; group = parent_path(group))
-      look((controllers == ",," ? tree : old_tree) + group);
-  }
-  return least;
-}
 
 }  // namespace
 
@@ -71,12 +38,13 @@ Findings check_processor(const Machine& machine) {
   } else if (!governor.empty()) {
     found.push_back(fine("cpu_governor", "the CPU governor is " + governor));
   }
-  const double quota = quota_cores(machine);
+  const double quota = cpu_quota(machine.root).cores;
   if (quota > 0 && quota < machine.usable_cores)
     found.push_back(
         {Severity::warning, "cpu_quota",
          fmt::format("the control group allows {:.2g} cores' time on {} cores", quota, machine.usable_cores),
-         "once a period's time is used up every thread stops, and with it all ranks that wait for it",
+         "once a period's time is used up every thread stops, and with it all ranks that wait for it; Strait counts on "
+         "no more cores than the limit, rounded up",
          "raise the limit (docker --cpus, resources.limits.cpu), or bind as many cores as it allows"});
   std::istringstream load_line(SysDirectory(machine.root + "/proc").line("loadavg"));
   double load = 0;

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/cpus.hpp"
 #include "doctor/for_now.hpp"
 #include "doctor/team.hpp"
 #include "select/select.hpp"
@@ -301,7 +302,7 @@ PlanRequest plan_request(const PlanTime& plan, const std::string& transport) {
 }
 
 ClockModel plan_clock(std::uint32_t ranks, const HostRates& rates) {
-  return host_model(ranks, static_cast<std::uint32_t>(usable_cores().size()), rates);
+  return host_model(ranks, within_quota(usable_cores().size(), cpu_quota()), rates);  // as communicators count them
 }
 
 Result<std::vector<PlanTime>> plans_to_time(const std::string& transport, const std::vector<std::uint32_t>& rank_counts,

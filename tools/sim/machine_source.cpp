@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/cpus.hpp"
 #include "doctor/team.hpp"
 #include "parsed_option.hpp"
 #include "perf/axis.hpp"
@@ -24,7 +25,7 @@ namespace {
 
 /// Models this machine's CPUs as communicators do, so that the prediction is what they would choose.
 Result<Machine> this_hosts_cpus(std::uint32_t ranks) {
-  const auto cores = static_cast<std::uint32_t>(doctor::usable_cores().size());
+  const std::uint32_t cores = within_quota(doctor::usable_cores().size(), cpu_quota());
   const KnownRates& known = process_rates();
   HostRates rates = known.host;
   rates.cache_bytes = cache_sizes().shared_bytes;

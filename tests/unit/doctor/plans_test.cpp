@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/cpus.hpp"
 #include "doctor/team.hpp"
 #include "select/calibration.hpp"
 #include "select/select.hpp"
@@ -68,7 +69,7 @@ class DoctorPlans : public ::testing::Test {
 
   /// Returns what communicators choose over shm.
   Choice choice_with(const PlanRatios& ratios) const {
-    ClockModel model = host_model(ranks, static_cast<std::uint32_t>(doctor::usable_cores().size()), rates_);
+    ClockModel model = host_model(ranks, within_quota(doctor::usable_cores().size(), cpu_quota()), rates_);
     model.ratios = ratios;
     auto choice = choose(request(Collective::all_reduce, false), DataType::int32, ReduceOp::sum, bytes / 4, model);
     EXPECT_TRUE(choice);
