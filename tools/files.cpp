@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/writes_raise_no_signal.hpp"
 #include "base/write_error.hpp"
+#include "base/writes_raise_no_signal.hpp"
 
 namespace strait::tools {
 namespace {

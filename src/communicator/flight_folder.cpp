@@ -22,9 +22,9 @@
 #include "base/log.hpp"
 #include "base/own_thread.hpp"
 #include "base/shortage.hpp"
-#include "base/writes_raise_no_signal.hpp"
 #include "base/unique_fd.hpp"
 #include "base/write_error.hpp"
+#include "base/writes_raise_no_signal.hpp"
 #include "communicator/flight_locks.hpp"
 
 namespace strait {

@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "base/deadline.hpp"
-#include "base/writes_raise_no_signal.hpp"
 #include "base/write_error.hpp"
+#include "base/writes_raise_no_signal.hpp"
 
 namespace strait {
 namespace {
