@@ -11,6 +11,7 @@
 
 #include "base/environment.hpp"
 #include "base/host_name.hpp"
+#include "base/unique_fd.hpp"
 #include "base/writes_raise_no_signal.hpp"
 
 namespace strait {
@@ -40,7 +41,11 @@ bool accepts_line() {
 void write_whole(const std::string& line) {
   if (!accepts_line()) return;
   const WritesRaiseNoSignal no_signal;
-  [[maybe_unused]] auto written = ::write(STDERR_FILENO, line.data(), line.size());
+  // A terminal that has room may have less than the line needs. Opened anew, because the program writes there, too.
+  const UniqueFd terminal(
+      ::isatty(STDERR_FILENO) == 1 ? ::open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1);
+  const int out = terminal ? terminal.get() : STDERR_FILENO;
+  [[maybe_unused]] auto written = ::write(out, line.data(), line.size());
 }
 
 /// Takes what fits into `room` off the text, up to a space if there is one in the second half.

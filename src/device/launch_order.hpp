@@ -29,7 +29,8 @@ namespace strait {
 /// For any number of communicators it is enough that each kernel counts what may run beside it. Say that the earliest
 /// call waits for room, and take the kernels that hold it: earlier ones end by themselves, and of the later ones those
 /// that awaited it have not started. The last of the others was launched without waiting, and so had counted all that
-/// run now, and the earliest call's: these fit together.
+/// run now, and the earliest call's: these fit together. (The two lines of one communicator do anyway:
+/// DeviceArenas::most_message_blocks().)
 class LaunchOrder {
  public:
   using StreamDriver = copy_engine::StreamDriver;

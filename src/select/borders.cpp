@@ -17,6 +17,7 @@ constexpr double pcie_gbps = unknown_exchange_gbps;
 constexpr Measured between_peers{390, {32 * kb, 320 * kb, 768 * kb, 12 * kb, 0, 0, kernels::max_lanes, 16 * mb}};
 constexpr Measured through_host{pcie_gbps,
                                 {80 * kb, 40 * kb, 384 * kb, 32 * kb, 240 * kb, 1600, kernels::max_lanes, 512 * kb}};
+constexpr double most_stagger_ns = 1e9;  // whatever rate is set
 constexpr std::uint32_t least_blocks = 8;
 constexpr std::uint32_t measured_ranks = 4;
 
@@ -49,7 +50,7 @@ Borders borders_of(kernels::ArenaKind kind, std::uint32_t ranks, double gbps) {
           .min_overlap_lane_bytes = kind == kernels::ArenaKind::host ? four.min_overlap_lane_bytes
                                                                      : scaled(four.min_overlap_lane_bytes, slower),
           .round_cost_bytes = scaled(four.round_cost_bytes, slower),
-          .stagger_ns = static_cast<std::uint32_t>(four.stagger_ns / slower),
+          .stagger_ns = static_cast<std::uint32_t>(std::min(four.stagger_ns / slower, most_stagger_ns)),
           .blocks = kind == kernels::ArenaKind::host
                         ? std::max(static_cast<std::uint32_t>(scaled(four.blocks, slower)), least_blocks)
                         : four.blocks,

@@ -262,16 +262,19 @@ bool LaneReducers::sleep(Worker& worker) {
 
 void LaneReducers::wake_others() {
   const std::size_t arena = setup_.layout.up(setup_.rank);
+  bool wakes = false;
   {
     const std::lock_guard lock(mutex_);
     for (std::uint32_t lane = 0; lane < setup_.layout.lanes; ++lane) {
       const std::uint32_t index = thread_of(lane) % setup_.options.threads;
       if (!is_own(lane) || sleeps_[index] == 0) continue;
       const std::uint64_t added = returned(arena, ReducerMemory::threads, lane).load(std::memory_order_relaxed);
-      if (latest(arena, lane) > added) sleeps_[index] = 0;
+      if (latest(arena, lane) <= added) continue;
+      sleeps_[index] = 0;
+      wakes = true;
     }
   }
-  changed_.notify_all();
+  if (wakes) changed_.notify_all();
 }
 
 bool LaneReducers::is_over() {

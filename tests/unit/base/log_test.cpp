@@ -88,6 +88,21 @@ TEST(Log, DoesNotWaitForAPipeThatNobodyReads) {
   EXPECT_EQ(full.drain().size(), filled);
 }
 
+/// It has room for a while, but at last for less than a line.
+TEST(Log, DoesNotWaitForATerminalThatNobodyReads) {
+  const UniqueFd screen(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  if (!screen || ::grantpt(screen.get()) != 0 || ::unlockpt(screen.get()) != 0)
+    GTEST_SKIP() << "no terminals can be made here";
+  const UniqueFd terminal(::open(::ptsname(screen.get()), O_RDWR | O_NOCTTY | O_CLOEXEC));
+  ASSERT_TRUE(terminal);
+  const pid_t child = begin_child(terminal.get(), [] {
+    for (int i = 0; i < 300; ++i) log_warn(0, std::string(300, 'x'));
+  });
+  EXPECT_EQ(status_of(child), 0);
+  pollfd shown{screen.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&shown, 1, 0), 1) << "the first lines";
+}
+
 TEST(Log, WaitsALittleForAReaderThatIsBehind) {
   Pipe full;
   const std::size_t filled = full.fill();
