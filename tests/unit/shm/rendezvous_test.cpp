@@ -228,7 +228,8 @@ TEST(Meeting, AFalseLeaderIsFoundOut) {
       const int fd = segment.get();
       ASSERT_TRUE(send_message(connection.get(), std::as_bytes(std::span(&greeting, 1)), std::span(&fd, 1)));
       const std::array<Line, 2> table{Line{0, 0, 0, 0, 0}, second};
-      ASSERT_TRUE(send_message(connection.get(), std::as_bytes(std::span(table)), {}));
+      const bool is_sent = send_message(connection.get(), std::as_bytes(std::span(table)), {}).has_value();
+      EXPECT_TRUE(is_sent || of_password != secret.password.front()) << "who has found out may be gone already";
       char byte = 0;
       while (recv(connection.get(), &byte, 1, 0) > 0) continue;  // until the other end closes
     });
