@@ -25,7 +25,7 @@ bool is_file_of(const std::string& name, const UniqueFd& file) {
          named.st_ino == opened.st_ino;
 }
 
-Status lock(const UniqueFd& file, const std::string& name, const Deadline& deadline) {
+Status take_lock(const UniqueFd& file, const std::string& name, const Deadline& deadline) {
   while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR)
       return fail_errno("cannot lock " + name, errno, "Set XDG_CACHE_HOME to a folder on a local disk");
@@ -50,7 +50,7 @@ Result<Turn> take_turn(const std::string& path) {
   while (true) {
     UniqueFd file(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!file) return fail_to_write("cannot open " + name, errno);
-    STRAIT_TRY(lock(file, name, deadline));
+    STRAIT_TRY(take_lock(file, name, deadline));
     if (is_file_of(name, file)) return Turn(name, std::move(file));
   }
 }
