@@ -228,8 +228,7 @@ bool LaneReducers::wait(Worker& worker) {
     if (has_chunk([this](const Lane& lane) { return is_ready(lane); })) return true;
   }
   if (is_over()) return false;
-  const bool is_first = worker.index == 0;
-  if (is_first && sleeping_ != 0) wake_others();
+  if (worker.index == 0 && sleeping_ != 0) wake_others();
   if (expects_any() && Clock::now() - worker.since < std::chrono::microseconds(setup_.options.spin_us)) return true;
   // A chunk that has come from this rank's GPU, but not from all, is not waited for in sleep: nobody would wake this
   // thread when the others come.
